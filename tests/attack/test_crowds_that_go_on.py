@@ -7,18 +7,36 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
-from inmemory import Scripted, Visitor, gateway, said, tools
+from doors.issuers import bearer
+from inmemory import MODERN, Exchange, Scripted, Visitor, gateway, said, tools
+from msgspec import Raw
 from virtualtime import FakeClock, settle
 
 from toolgate.app import App
+from toolgate.auth import keys
+from toolgate.auth.oauth.credentials import OAuth
+from toolgate.auth.safe_net import SafeNet
 from toolgate.catalog.base import ServerList
-from toolgate.config import Server
+from toolgate.config import Config, Server
+from toolgate.config.access import KnownClient
 from toolgate.core import crowds
-from toolgate.core.model import Client, Principal
+from toolgate.core.events import every_list
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Principal
+from toolgate.core.redaction import Redactor
+from toolgate.state import changes
+from toolgate.state.memory import MemoryStore
 from toolgate.surfaces.controls import base
+from toolgate.upstreams.component.upstream import ComponentUpstream
+from toolgate.upstreams.links import LinkDeps
+from toolgate.upstreams.links.whole import Lost
+from toolgate.upstreams.pool import Pool
+from toolgate.upstreams.process.supervisor import Supervisor
 
 MANY = 15 * crowds.FEW
 TIMEOUT = 30.0
@@ -136,3 +154,158 @@ async def test_those_that_wait_for_what_is_made_of_a_list_go_on_in_turns() -> No
     made.set_result("said")
     assert await counted.most() <= 3 * crowds.FEW
     assert {await each for each in calls} == {"said"}
+
+
+async def test_calls_that_wait_for_a_place_and_end_together() -> None:
+    there = Scripted(tools_list=tools("act"), tools_call=...)
+    narrow = Server(id="wild", name="wild", type="stdio", command="memory", concurrency=2)
+    async with gateway(narrow, scripts={"wild": there}) as app:
+        visitor = Visitor(app)
+        await known(visitor)
+        calls = begin(visitor)
+        await settle()
+        ends = Ends(calls)
+        app.http.expel_unknown(lambda principal: False)
+        assert await ends.most() <= 3 * crowds.FEW
+        assert len([each for each in there.requests if each.get("method") == "tools/call"]) == 2
+
+
+class OfAComponent:
+    """Calls of it that wait for the same: what it has, or whether its process has ended."""
+
+    def __init__(self) -> None:
+        clock = FakeClock()
+        server = Server(id="echo", name="echo", type="component", url="http://localhost/")
+        deps = LinkDeps(clock, Supervisor(clock, {}), Pool(clock))
+        self.upstream = ComponentUpstream(server, deps, lambda event: None)
+        self.comes: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def wait(self, *_: object) -> Any:
+        return await asyncio.shield(self.comes)
+
+    async def lose(self, *_: object) -> Any:
+        raise Lost("the connection was closed", "sent_unknown")
+
+    def begin(self) -> list[asyncio.Future[Any]]:
+        call = Call("tools/call", "echo", Client(), Raw(b"{}"), "echo")
+        return [asyncio.ensure_future(self.upstream.invoke(call)) for _ in range(MANY)]
+
+
+async def test_calls_that_wait_for_what_a_component_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = OfAComponent()
+    monkeypatch.setattr(there.upstream, "_metadata", there.wait)
+    calls = there.begin()
+    await settle()
+    ends = Ends(calls)
+    there.comes.set_exception(Fault("SERVER_FAILED", "it is gone"))
+    assert await ends.most() <= 3 * crowds.FEW
+    assert all(isinstance(each, Fault) for each in await asyncio.gather(*calls, return_exceptions=True))
+
+
+async def test_calls_that_lost_the_connection_to_a_component(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = OfAComponent()
+    program = SimpleNamespace(has_ended=there.wait, fault=None)
+    line = SimpleNamespace(answered=0), b""
+
+    async def line_for(*_: object) -> Any:
+        return line
+
+    monkeypatch.setattr(there.upstream, "_program", program)
+    monkeypatch.setattr(there.upstream, "_line_for", line_for)
+    monkeypatch.setattr(there.upstream, "_posted", there.lose)
+    calls = there.begin()
+    await settle()
+    ends = Ends(calls)
+    there.comes.set_result(True)
+    assert await ends.most() <= 3 * crowds.FEW
+    assert all(isinstance(each, Fault) for each in await asyncio.gather(*calls, return_exceptions=True))
+
+
+async def test_calls_that_wait_for_one_renewal_of_a_token() -> None:
+    clock = FakeClock()
+    oauth = OAuth(MemoryStore(clock), [b"k" * 32], clock, SafeNet(), Redactor(), lambda: "")
+    comes: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def renewed() -> str:
+        return await comes
+
+    calls: list[asyncio.Future[Any]] = [asyncio.ensure_future(oauth.once(("there", "x"), renewed)) for _ in range(MANY)]
+    await settle()
+    ends = Ends(calls)
+    comes.set_result("shown")
+    assert await ends.most() <= 3 * crowds.FEW
+    assert set(await asyncio.gather(*calls)) == {"shown"}
+
+
+# Streams: a client may have thousands of each kind.
+
+MADE = Config(
+    (Server(id="wild", name="wild", type="stdio", command="memory"),),
+    clients=(KnownClient(id="made", name="made", servers="all"),),
+)
+EVENTS = {"accept": "text/event-stream"}
+
+
+async def listens(app: App, told: dict[str, str]) -> Exchange:
+    visitor = Visitor(app, **told)
+    told = {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen"}
+    listen = visitor.modern_request("subscriptions/listen", notifications={"toolsListChanged": True})
+    return visitor.begin("POST", json.dumps(listen).encode(), headers=told)
+
+
+async def has_a_session(app: App, told: dict[str, str]) -> Exchange:
+    visitor = Visitor(app, **told)
+    await visitor.initialize()
+    return visitor.begin("GET", headers=EVENTS)
+
+
+async def is_old(app: App, told: dict[str, str]) -> Exchange:
+    return Visitor(app, "/mcp/sse", **told).begin("GET", headers=EVENTS)
+
+
+async def revoked(app: App, store: MemoryStore, id: str, clock: FakeClock) -> None:
+    await keys.revoke(store, id)
+    await changes.tell(store, "keys")
+    await clock.advance(1)
+
+
+async def expired(app: App, store: MemoryStore, id: str, clock: FakeClock) -> None:
+    await clock.advance(3601)
+
+
+async def moved(app: App, store: MemoryStore, id: str, clock: FakeClock) -> None:
+    elsewhere = msgspec.structs.replace(MADE.clients[0], surface="meta")
+    app.http.end_moved(MADE.clients, [elsewhere])
+
+
+STREAMS = [(listens, revoked), (listens, expired), (listens, moved), (has_a_session, revoked), (is_old, revoked)]
+
+
+@pytest.mark.parametrize(("opens", "ends"), STREAMS)
+async def test_streams_that_end_together(opens: Callable[..., Awaitable[Exchange]], ends: Callable[..., Any]) -> None:
+    clock = FakeClock()
+    store, there = MemoryStore(clock), Scripted(tools_list=tools("act"), tools_call=said("done"))
+    id, made = await keys.create(store, "made", clock.wall(), 3600 if ends is expired else None)
+    async with gateway(config=MADE, scripts={"wild": there}, store=store, clock=clock) as app:
+        streams = [await opens(app, bearer(made)) for _ in range(MANY)]
+        await settle()
+        assert not any(each.has_ended for each in streams)
+        counted = Ends([each.work for each in streams])
+        await ends(app, store, id, clock)
+        assert await counted.most() <= 3 * crowds.FEW
+        assert all(each.has_ended for each in streams)
+
+
+async def test_streams_that_wait_for_their_end_say_nothing_more() -> None:
+    clock = FakeClock()
+    store, there = MemoryStore(clock), Scripted(tools_list=tools("act"), tools_call=said("done"))
+    _, made = await keys.create(store, "made", clock.wall())
+    async with gateway(config=MADE, scripts={"wild": there}, store=store, clock=clock) as app:
+        streams = [await listens(app, bearer(made)) for _ in range(MANY)]
+        await settle()
+        before = [each.so_far.body for each in streams]
+        app.http.expel_unknown(lambda principal: False)
+        app.events.tell(every_list())
+        await Ends([each.work for each in streams]).most()
+        assert [each.so_far.body for each in streams] == before
+        assert b"acknowledged" in before[-1]

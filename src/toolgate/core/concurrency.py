@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, TypeVar
 
+from toolgate.core import crowds
 from toolgate.core.fairness import ByUse, RoundRobin
 from toolgate.core.fault import Fault
 from toolgate.core.steps import Unfinished
@@ -74,6 +75,7 @@ class FairLimit:
             await turn
         except BaseException:
             self._leave(whose, turn)
+            await crowds.turn(whose)  # thousands may be given up together
             raise
 
     async def during(self, whose: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

@@ -2,9 +2,10 @@
 how much is kept of requests until they are answered.
 
 The rules this file keeps: who would not be let in any more does not stay, whatever it has begun; and what lasts, a
-stream or a WebSocket, ends when what it was let in by expires. A call under way then may end. Requests may be of
-megabytes each, and may take hours: what one principal has under way is bounded, over all its connections, and so is
-what all have; but each can have some, whatever others have.
+stream or a WebSocket, ends when what it was let in by expires. A call under way then may end. What lasts is told
+nothing more from that moment on, and ends in turns: it may be thousands. Requests may be of megabytes each, and may
+take hours: what one principal has under way is bounded, over all its connections, and so is what all have; but each
+can have some, whatever others have.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from types import TracebackType
 import msgspec
 
 from toolgate.auth.refusals import Unauthorized, has_moved, is_over
+from toolgate.core import crowds
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
@@ -29,36 +31,42 @@ LOOK = 60.0  # seconds between two looks at most: wall clocks are set, and timer
 Known = Callable[[Principal], bool]
 
 
+def _nothing() -> None: ...
+
+
 class ActiveRequest(msgspec.Struct, eq=False):
-    """One of them, worked at by the current task. Raises `Unauthorized` in the middle of it, where it is expelled."""
+    """One of them, worked at by the current task. Raises `Unauthorized` in the middle of it, where it is expelled and
+    its turn to end has come."""
 
     principal: Principal
     _clock: Clock
-    _all: set[ActiveRequest]
+    _all: dict[ActiveRequest, None]
     is_expelled: bool = False
     lasts_at: str | None = None  # the path where it was opened, if it ends only when somebody ends it
     task: asyncio.Task[object] | None = None
     _timer: Timer | None = None
     _why: Callable[[], Unauthorized] = is_over
+    _silence: Callable[[], object] = _nothing
 
     def __enter__(self) -> ActiveRequest:
         self.task = asyncio.current_task()
-        self._all.add(self)
+        self._all[self] = None
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
     ) -> None:
-        self._all.discard(self)
+        self._all.pop(self, None)
         if self._timer:
             self._timer.cancel()
-        if self.task and self.is_expelled and isinstance(error, asyncio.CancelledError):
-            self.task.uncancel()  # it goes on, to say the last word
+        task, self.task = self.task, None  # what it does next is not of this request
+        if task and self.is_expelled and isinstance(error, asyncio.CancelledError):
+            task.uncancel()  # it goes on, to say the last word
             raise self._why() from None
 
-    def lasts(self, path: str) -> None:
-        """Until its principal's key or token is over."""
-        self.lasts_at = path
+    def lasts(self, path: str, silence: Callable[[], object] = _nothing) -> None:
+        """Until its principal's key or token is over. Nothing more is said once `silence` was called."""
+        self.lasts_at, self._silence = path, silence
         if self.principal.expires is not None and not self._timer:
             self._look_at(self.principal.expires)
 
@@ -75,6 +83,14 @@ class ActiveRequest(msgspec.Struct, eq=False):
     def expel(self, why: Callable[[], Unauthorized] = is_over) -> None:
         if self.task and not self.is_expelled:
             self.is_expelled, self._why = True, why
+            if self.lasts_at is None:  # its calls take turns where they wait
+                self._end()
+            else:
+                self._silence()
+                crowds.in_turn(self._end, self.principal.counted_as)
+
+    def _end(self) -> None:
+        if self.task:
             self.task.cancel()
 
 
@@ -82,10 +98,11 @@ class ActiveRequests:
     """Each is one for as long as `with ActiveRequest(principal, clock, active_requests.all)` lasts."""
 
     def __init__(self) -> None:
-        self.all: set[ActiveRequest] = set()
+        self.all: dict[ActiveRequest, None] = {}  # the latest last
 
     def expel_unknown(self, is_known: Known, only_lasting: bool = False) -> None:
-        for active_request in list(self.all):
+        """The latest end first: they may wait for what the others leave."""
+        for active_request in reversed(list(self.all)):
             is_meant = active_request.lasts_at is not None or not only_lasting
             if is_meant and not is_known(active_request.principal):
                 active_request.expel()

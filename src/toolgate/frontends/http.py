@@ -245,7 +245,7 @@ class HttpFrontend(Application):
             text = "A subscription requires Accept: text/event-stream"
             raise Refused(406, text, id=bytes(message.id))
         if message.method == mcp.LISTEN:
-            _lasts(request)
+            _lasts(request, response)
         task = request.active_request.task if request.active_request else None
         delivery = Delivery(response, request.receive, self._clock, request.accepts_events, task)
         self._modern_work[delivery] = message.method
@@ -395,7 +395,7 @@ class HttpFrontend(Application):
         if not request.accepts_events:
             raise Refused(406, "This stream requires Accept: text/event-stream")
         last = request.headers.get(era_headers.LAST_EVENT, "")
-        _lasts(request)
+        _lasts(request, response)
         found = session.replay_buffer.find(last, session.rights)
         if found:
             await sse_delivery.resume(response, request.receive, *found, session, self._clock)
@@ -420,7 +420,7 @@ class HttpFrontend(Application):
 
     async def _sse_get(self, request: Request, response: Response) -> None:
         way = ways.of_pipe(request.headers.get("user-agent", ""))
-        _lasts(request)
+        _lasts(request, response)
         await self._pipes.stream(request, way, response)
 
     async def _sse_post(self, request: Request, response: Response) -> None:
@@ -453,10 +453,11 @@ def _cancelled() -> Fault:
     return Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
 
 
-def _lasts(request: Request) -> None:
-    """From now on it ends only when somebody ends it, and keeps no head, which may be large."""
+def _lasts(request: Request, response: Response | None = None) -> None:
+    """From now on it ends only when somebody ends it, and keeps no head, which may be large. What streams its events,
+    if not a WebSocket, says nothing more from then on."""
     if request.active_request:
-        request.active_request.lasts(request.route.path)
+        request.active_request.lasts(request.route.path, *((response.silence,) if response else ()))
     request.scope["headers"] = ()
     if request.scope["type"] == "websocket" or request.scope["method"] == "GET":
         request.headers = {}

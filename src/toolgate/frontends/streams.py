@@ -87,9 +87,10 @@ class Outbox:
 
 class Response:
     """One ASGI response. `kind` is what its messages are called: another for what refuses a WebSocket. `backlog` is
-    that of its connection, where a server of ours serves it."""
+    that of its connection, where a server of ours serves it. `silence` has a stream say nothing more but its end."""
 
     is_streaming = False
+    _is_silent = False
     has_begun = False
     _start, _body = f"{_HTTP}.start", f"{_HTTP}.body"
 
@@ -162,7 +163,12 @@ class Response:
         if chunk:
             await self._part(chunk)
 
+    def silence(self) -> None:
+        self._is_silent = True
+
     async def event(self, message: bytes | Joined, id: str | None = None) -> None:
+        if self._is_silent:
+            return
         await self._open()
         if isinstance(message, bytes) or not self.backlog:
             await self._part(sse.event(one_line(bytes(message)), id))

@@ -85,7 +85,7 @@ class Gateway:
         )
         self._audience = Audience(access, events)
         self.rechecks = Rechecks(self._resolver.enter, self._current)
-        now = (self._current, access.judge)
+        now = (self._current, access)
         self.subscriptions = Subscriptions(self.rechecks.entered, self._resolver.placed, clock, redactor, *now)
 
     def know_by(self, is_known: Callable[[Principal], bool]) -> None:
@@ -333,7 +333,7 @@ class Gateway:
         before, self.snapshot = self.snapshot, snapshot
         self.lists.forget()
         self._audience.adopt(before, snapshot, use_access)
-        self.subscriptions.renew(before)
+        self.subscriptions.renew()
 
     def forget_plans(self) -> None:
         """What policies have to do with calls is something else from now on."""

@@ -1,21 +1,25 @@
 """What clients watch now, and that they go on watching it when its server is changed.
 
 The rules this file keeps: a watch is ended at the server at which it stands, and nowhere else. The upstream of another
-configuration holds a watch when it was asked for it anew and has answered. No server holds one that its client may not
-have, nor is it asked for; it is asked for anew when the client may again. A principal has as many as it may over all
-of its sessions and streams: it can begin as many of these as it likes.
+configuration holds a watch when it was asked for it anew and has answered. No server is asked for one that its client
+may not have, and one that holds such a one is told to end it, soon; it is asked for anew when the client may again. A
+principal has as many as it may over all of its sessions and streams: it can begin as many of these as it likes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
 
-from toolgate.config.access import Verdict
-from toolgate.core import names
+import msgspec
+
+from toolgate.auth.access import Access
+from toolgate.core import crowds, names
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
+from toolgate.core.fairness import RoundRobin
 from toolgate.core.fault import RETRYABLE, Fault
 from toolgate.core.model import Call, Client, Done, Principal
 from toolgate.core.redaction import Redactor
@@ -29,14 +33,30 @@ from toolgate.upstreams.mcp.resubscribe import Pauses
 
 MOST_OF_ONE = 4096  # subscriptions of one principal
 MOST_BYTES = 4 * 1024 * 1024  # of their URIs
+_LOOKED_AT = 512  # in one step: whether anything is another
 _ROOM = 4096  # bytes of these, which most URIs have room in
 
 log = logging.getLogger(__name__)
 
 
+class _Watch(msgspec.Struct, eq=False):
+    """`at` is the server where it is to be, as it was looked at last; `is_held`: it was asked, and has agreed.
+    `is_off`: its client may not have it, by the `rules` of that one (`Rules.print`; None: they were not asked yet)."""
+
+    call: Call
+    at: Upstream | None
+    is_held: bool
+    is_off: bool = False
+    rules: str | None = None
+
+    @property
+    def whose(self) -> str:
+        return self.call.client.principal.counted_as
+
+
 class Subscriptions:
     """Each is known by its call, which has its true target. `entered` resolves a call at a path, `placed` names the
-    place of a fault; `current` is the snapshot that is served now, `judge` says of a call whether its client may
+    place of a fault; `current` is the snapshot that is served now, `access` says of a call whether its client may
     make it."""
 
     def __init__(
@@ -46,18 +66,17 @@ class Subscriptions:
         clock: Clock,
         redactor: Redactor,
         current: Callable[[], Snapshot],
-        judge: Callable[[Call], Verdict],
+        access: Access,
     ) -> None:
         self._entered = entered
         self._placed = placed
         self._clock = clock
         self._redactor = redactor
         self._current = current
-        self._judge = judge
-        self._calls: dict[int, Call] = {}
-        self._unheld: dict[int, Upstream] = {}  # of these calls, servers that were not asked anew yet, or in vain
-        self._off: set[int] = set()  # of these, those that their clients may not have now
+        self._access = access
+        self._watches: dict[int, _Watch] = {}  # by the ids of their calls
         self._renewing = BackgroundTasks()
+        self._is_renewing = self._is_due = False
         self._counted: Counter[str] = Counter()  # by principal (`Principal.counted_as`)
         self._bytes: Counter[str] = Counter()
 
@@ -103,18 +122,15 @@ class Subscriptions:
         except BaseException:
             self._discount(call)
             raise
-        self._calls[id(call)] = call
-        self._renew(call, upstream)  # the server may have been changed meanwhile
+        watch = self._watches[id(call)] = _Watch(call, upstream, is_held=True)
+        self._renew(watch)  # the server may have been changed meanwhile
 
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
-        upstream = self._current().upstreams.get(call.server)
-        if self._calls.pop(id(call), None):
+        if watch := self._watches.pop(id(call), None):
             self._discount(call)
-        self._off.discard(id(call))
-        unheld = self._unheld.pop(id(call), None)
-        if upstream and upstream is not unheld:
-            upstream.unwatch(call.target, call.client, call.kind)
+            if watch.is_held and watch.at and watch.at is self._current().upstreams.get(call.server):
+                watch.at.unwatch(call.target, call.client, call.kind)
 
     def is_full(self, principal: Principal) -> bool:
         """Whether it has as many as it may, whatever it would watch."""
@@ -141,33 +157,69 @@ class Subscriptions:
         if not self._counted[who]:
             del self._counted[who], self._bytes[who]
 
-    def renew(self, before: Snapshot) -> None:
+    def renew(self) -> None:
         """Ask for what is watched of servers that are others than before anew, and for what was off; and end what is
-        off now."""
-        for call in list(self._calls.values()):
-            self._renew(call, before.upstreams.get(call.server))
+        off now. In turns of principals: it may be thousands of each, whose URIs take milliseconds to be judged. What
+        happens meanwhile is judged when it is told (`Audience.concerns`)."""
+        self._is_due = True
+        if self._watches and not self._is_renewing:
+            self._is_renewing = True
+            self._renewing.start(self._renew_all(), "renew subscriptions")
 
-    def _renew(self, call: Call, before: Upstream | None) -> None:
-        upstream = self._current().upstreams.get(call.server)
-        if not upstream:
+    async def _renew_all(self) -> None:
+        try:
+            while self._is_due:
+                self._is_due = False
+                stale = await self._stale()
+                while watch := stale.pop():
+                    await crowds.turn(watch.whose)
+                    if self._watches.get(id(watch.call)) is watch:
+                        self._renew(watch)
+        finally:
+            self._is_renewing = False
+
+    async def _stale(self) -> RoundRobin[_Watch]:
+        """Those which the configuration of now may mean something for."""
+        stale: RoundRobin[_Watch] = RoundRobin()
+        for number, watch in enumerate(list(self._watches.values()), 1):
+            at = self._current().upstreams.get(watch.call.server)
+            if at is not watch.at or self._rules(watch.call) != watch.rules:
+                stale.put(watch.whose, watch)
+            if not number % _LOOKED_AT:
+                await asyncio.sleep(0)
+        return stale
+
+    def _rules(self, call: Call) -> str:
+        rules = self._access.rules(call.client.principal)
+        return rules.print if rules else ""
+
+    def _renew(self, watch: _Watch) -> None:
+        call, before, was_off = watch.call, watch.at, watch.is_off
+        if watch.rules != (rules := self._rules(call)):
+            watch.rules, watch.is_off = rules, self._is_off(call)
+        watch.at = self._current().upstreams.get(call.server)
+        if watch.at is not before:
+            watch.is_held = False
+        if not watch.at:
             return
-        was_off, is_off = id(call) in self._off, self._judge(call) == "off"
-        if is_off and upstream is before is not self._unheld.get(id(call)):
-            upstream.unwatch(call.target, call.client, call.kind)
-        if is_off:
-            self._off.add(id(call))
-            self._unheld[id(call)] = upstream
-        elif was_off or upstream is not before:
-            self._off.discard(id(call))
-            self._unheld[id(call)] = upstream
-            if call.kind == "tasks" and not (before and before.print == upstream.print):
+        if watch.is_off and watch.is_held:
+            watch.is_held = False
+            watch.at.unwatch(call.target, call.client, call.kind)
+        elif not watch.is_off and (was_off or watch.at is not before):
+            if call.kind == "tasks" and not (before and before.print == watch.at.print):
                 return  # the task is of another server, and so is its id
-            self._renewing.start(self._begin_again(call, upstream), f"renew subscriptions at {call.server}")
+            self._renewing.start(self._begin_again(watch, watch.at), f"renew subscriptions at {call.server}")
 
-    async def _begin_again(self, call: Call, upstream: Upstream) -> None:
+    def _is_off(self, call: Call) -> bool:
+        return self._access.judge(call) == "off"
+
+    async def _begin_again(self, watch: _Watch, upstream: Upstream) -> None:
         """Until its client has left, or may not have it, or the server is another once more."""
-        pauses = Pauses()
-        while self._is_to_begin(call, upstream) and upstream is self._current().upstreams.get(call.server):
+        call, pauses = watch.call, Pauses()
+        while self._is_to_begin(watch, upstream) and upstream is self._current().upstreams.get(call.server):
+            if watch.rules != self._rules(call) and self._is_off(call):  # since a moment ago
+                watch.is_off = True
+                return
             try:
                 await upstream.watch(call.target, call.client, call.kind)
             except Fault as fault:
@@ -177,13 +229,14 @@ class Subscriptions:
                 log.info("%s was changed, and cannot tell of %s yet: %s", upstream.name, call.target, fault.message)
                 await self._clock.sleep(pauses.after_loss(self._clock.now()))
                 continue
-            if self._is_to_begin(call, upstream):
-                del self._unheld[id(call)]
+            if self._is_to_begin(watch, upstream):
+                watch.is_held = True
             else:  # its client has left before there was anything to end
                 upstream.unwatch(call.target, call.client, call.kind)
 
-    def _is_to_begin(self, call: Call, upstream: Upstream) -> bool:
-        return self._unheld.get(id(call)) is upstream and id(call) not in self._off
+    def _is_to_begin(self, watch: _Watch, upstream: Upstream) -> bool:
+        is_wanted = watch.at is upstream and not watch.is_held and not watch.is_off
+        return is_wanted and self._watches.get(id(watch.call)) is watch
 
     async def close(self) -> None:
         await self._renewing.close()

@@ -47,6 +47,7 @@ from toolgate.auth.oauth.sign_in import OFFLINE, asked_to_sign_in, authorize, ch
 from toolgate.auth.oauth.vault import LEASE, SIGN_IN_LASTS, GrantVault
 from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Config, Server, ServerAuth
+from toolgate.core import crowds
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
@@ -129,6 +130,8 @@ class OAuth:
             return await asyncio.shield(task)
         except Fault as fault:
             raise fault.at("", "") from None  # a new one for each
+        finally:
+            await crowds.turn(key[0])  # thousands may have waited, most of them of one server
 
     async def in_turn(
         self, kind: tuple[str, ...], key: tuple[str, ...], work: Callable[[], Coroutine[Any, Any, str]]

@@ -14,7 +14,7 @@ from functools import partial
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import mcp
+from toolgate.core import crowds, mcp
 from toolgate.core.bodies import Kept
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Code, Fault, Reach, Words
@@ -197,7 +197,8 @@ class ComponentUpstream:
     async def _posted_or_again(self, call: Call) -> WholeAnswer:
         """A process that does not listen any more is ending: what it was not sent is for another one. One that is at
         work for others, and takes no connection now, goes on with that."""
-        line, head = await self._line_for(call.target)
+        whose = call.client.principal.counted_as
+        line, head = await self._line_for(call.target, whose)
         program, answered = self._program, line.answered
         call = await rechecked(call)
         try:
@@ -206,6 +207,7 @@ class ComponentUpstream:
             if not program or lost.is_meant or lost.reach == "executed":
                 raise
             has_ended = await program.has_ended(self._clock)
+            await crowds.turn(whose)
             if lost.reach != "not_sent":
                 if has_ended and program.fault:
                     raise Lost(program.fault.message, lost.reach, words=program.fault.words) from None
@@ -214,15 +216,16 @@ class ComponentUpstream:
                 raise
             if self._line is line:
                 await self._let_go(str(lost))
-        line, head = await self._line_for(call.target)
+        line, head = await self._line_for(call.target, whose)
         return await self._posted(line, head, await rechecked(call))
 
-    async def _line_for(self, tool: str) -> tuple[HttpClient, bytes]:
+    async def _line_for(self, tool: str, whose: str) -> tuple[HttpClient, bytes]:
         """The line that this tool is reached by, and the head of its requests there. The server is asked again what it
-        has where that is not known of it, but not again and again for what it has not."""
+        has where that is not known of it, but not again and again for what it has not. `whose` call it is: see
+        `Principal.counted_as`."""
         self._refuse_what_cannot_be()
         was_asked = self._heads is not None and self._clock.now() - self._in_vain < AGAIN
-        if not self._has(tool) and (was_asked or tool not in (await self._ask()).names):
+        if not self._has(tool) and (was_asked or tool not in (await self._ask(whose)).names):
             self._in_vain = self._in_vain if was_asked else self._clock.now()
             raise Fault("TOOL_NOT_FOUND", f"Tool not found: {tool}", reach="not_sent")
         if not self._has(tool):  # its process has ended in the same moment
@@ -279,13 +282,16 @@ class ComponentUpstream:
 
     # What it says of itself.
 
-    async def _ask(self) -> Tools:
-        """Asked once, however many wait for it; started where it must be. Raises `Fault`."""
+    async def _ask(self, whose: str = "") -> Tools:
+        """Asked once, however many wait for it, who go on in turns; started where it must be. Raises `Fault`."""
         if not self._asking:
             self._asking = asyncio.get_running_loop().create_task(self._asked(), name=f"list the tools of {self.id}")
             self._asking.add_done_callback(self._was_asked)
         asking = self._asking
-        await asyncio.wait([asking])
+        try:
+            await asyncio.wait([asking])
+        finally:
+            await crowds.turn(whose)
         if asking.cancelled():
             raise stopped(self.id, self.name, "not_sent")
         return asking.result()
