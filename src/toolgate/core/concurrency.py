@@ -73,7 +73,7 @@ class FairLimit:
         self._next()
         try:
             await turn
-        except BaseException:
+        except asyncio.CancelledError:
             self._leave(whose, turn)
             await crowds.turn(whose)  # thousands may be given up together
             raise

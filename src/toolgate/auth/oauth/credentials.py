@@ -126,12 +126,12 @@ class OAuth:
         if not task:
             task = self._under_way[key] = asyncio.get_running_loop().create_task(work(), name=f"credentials {key[0]}")
             task.add_done_callback(lambda done: self._done(key, done))
+        await asyncio.wait([task])
+        await crowds.turn(key[0])  # thousands may have waited, most of them of one server
         try:
-            return await asyncio.shield(task)
+            return task.result()
         except Fault as fault:
             raise fault.at("", "") from None  # a new one for each
-        finally:
-            await crowds.turn(key[0])  # thousands may have waited, most of them of one server
 
     async def in_turn(
         self, kind: tuple[str, ...], key: tuple[str, ...], work: Callable[[], Coroutine[Any, Any, str]]

@@ -288,10 +288,8 @@ class ComponentUpstream:
             self._asking = asyncio.get_running_loop().create_task(self._asked(), name=f"list the tools of {self.id}")
             self._asking.add_done_callback(self._was_asked)
         asking = self._asking
-        try:
-            await asyncio.wait([asking])
-        finally:
-            await crowds.turn(whose)
+        await asyncio.wait([asking])
+        await crowds.turn(whose)
         if asking.cancelled():
             raise stopped(self.id, self.name, "not_sent")
         return asking.result()
