@@ -1,5 +1,5 @@
-"""Any template of any server may make a URI that a client writes without its server's name: it is held against them all,
-and servers choose how many these are, and how much of them is like it."""
+"""Any template of any server may make a URI that a client writes without its server's name: it is held against them
+all, and servers choose how many these are, and how much of them is like it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ URI = "b:" + "b" * 4_000
 
 
 def odd(count: int, expressions: int = MOST_EXPRESSIONS - 1) -> list[str]:
-    return ["{v%d}" % number + "b{a}" * expressions + "c" for number in range(count)]
+    return [f"{{v{number}}}{'b{a}' * expressions}c" for number in range(count)]
 
 
 def server(templates: Iterable[str]) -> Scripted:

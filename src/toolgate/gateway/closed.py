@@ -26,7 +26,7 @@ ServerLists = Callable[[str, str], ServerList | None]
 def closed(
     call: Call, route: Route, rules: Rules, catalog: Catalog, access: Access, made: Mapping[str, bool]
 ) -> Call | None:
-    """What a call would be for somebody who may see everything, if its own client may not; `made` is that of its view."""
+    """What a call would be for somebody who may see everything, if its own client may not. `made` is its view's."""
     known = server_lists(catalog, call.client)
 
     def seen(server: str, kind: str) -> ServerList | None:
