@@ -22,6 +22,7 @@ May import `policy`, `surfaces` and the rooms below them.
     confirming     which guards an edit takes away, so that it waits for the operator
     file_edits     edits of the file that people write, as its text or a part of it
     reload         another configuration, from what is written to what is served
+    templates      which templates of resources make the URI of a call
     subscriptions  the story of what clients watch, and asking for it anew when its server has changed
     audience       which events concern which client
     observed       what results have looked like, told to those whose results they were

@@ -23,10 +23,8 @@ from toolgate.surfaces import controls
 ServerLists = Callable[[str, str], ServerList | None]
 
 
-def closed(
-    call: Call, route: Route, rules: Rules, catalog: Catalog, access: Access, made: Mapping[str, bool]
-) -> Call | None:
-    """What a call would be for somebody who may see everything, if its own client may not. `made`: see its view."""
+def closed(call: Call, route: Route, rules: Rules, view: CatalogView, catalog: Catalog, access: Access) -> Call | None:
+    """What a call would be for somebody who may see everything, if its own client, whose `view` this is, may not."""
     known = server_lists(catalog, call.client)
 
     def seen(server: str, kind: str) -> ServerList | None:
@@ -35,9 +33,9 @@ def closed(
     def seen_or_anything(server: str, kind: str) -> ServerList | None:
         return seen(server, kind) or anything()
 
-    found = _found(call, route, seen, made)
+    found = _found(call, route, seen, view.made)
     if isinstance(found, Fault):
-        found = _found(call, route, known if found.code in NOT_FOUND else seen_or_anything, made)
+        found = _found(call, route, known if found.code in NOT_FOUND else seen_or_anything, view.made)
     return found if isinstance(found, Call) and access.judge(found) == "off" else None
 
 

@@ -69,14 +69,11 @@ class Gateway:
         own_work: OwnWork,
     ) -> None:
         clock, access, redactor = policy_deps.clock, policy_deps.access, policy_deps.redactor
-        self.snapshot = snapshot
         self.access, self.redactor = access, redactor
-        self.events = events
-        self.gateway_info = gateway_info
+        self.snapshot, self.events, self.gateway_info = snapshot, events, gateway_info
         self.workspace = own_work.workspace
         self.phase: Phase = "serving"
-        self._handles = handles
-        self._clock = clock
+        self._handles, self._clock = handles, clock
         self._views = RouteViews(gateway_info, editor, policy_deps, own_work, self._current, events.tell, self.handle)
         self.in_turns = BySize(1)  # what is done in a thread: large lists and results, completions, many templates
         self._resolver = Resolver(access, handles, policy_deps.overflow.source, self._current, self.in_turns)

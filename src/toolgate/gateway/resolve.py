@@ -10,33 +10,27 @@ there is: no server is asked for it, and of one that the client may not see any 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from toolgate.auth.access import KEPT, Access, Rules
-from toolgate.catalog.base import ServerList
 from toolgate.catalog.catalog import unlisted
 from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.core import mcp, names
 from toolgate.core.concurrency import BySize
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client
-from toolgate.core.steps import in_slices
 from toolgate.gateway.closed import closed, server_lists
 from toolgate.gateway.doubts import Doubts
 from toolgate.gateway.makers import Makers
 from toolgate.gateway.plan import Plan, of_tool
 from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.gateway.templates import Templates
 from toolgate.policy.faults import NOT_FOUND
 from toolgate.policy.overflow import Source
 from toolgate.policy.run import Hooks, applying
-from toolgate.surfaces import uris
 from toolgate.surfaces.handles import Handles
-
-TEMPLATES = "resourceTemplates"
-FEW = 2 * 1024 * 1024  # bytes of templates times characters of a URI: to hold it against these takes 20 ms at most
-SLICE = 0.05  # seconds of a turn
 
 
 class Resolver:
@@ -50,12 +44,9 @@ class Resolver:
         current: Callable[[], Snapshot],
         in_turns: BySize,
     ) -> None:
-        self._access = access
-        self._handles = handles
-        self._current = current
-        self._in_turns = in_turns
+        self._access, self._handles, self._current = access, handles, current
         self._catalog = current().catalog  # the same in each snapshot
-        self._doubts = Doubts(access, self._catalog, current)
+        self._doubts, self._templates = Doubts(access, self._catalog, current), Templates(self._catalog, in_turns)
         self.makers = Makers(self._catalog, source)
 
     async def enter(self, call: Call, route: Route) -> tuple[Call, tuple[Hooks, ...]]:
@@ -72,13 +63,10 @@ class Resolver:
             snapshot = self._current()
             patience = snapshot.list_timeout if len(needs) > 1 else None
             view = await snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
-        version = self._catalog.version
-        await self._hold_against_templates(call, route, view, needs)
-        entered, plan = self._tried(call, route, view, rules)
+        entered, plan = await self._tried(call, route, view, needs, rules)
         if doubtful := self._doubts.lists(entered, needs, call, route):
             is_known, view = False, await self._doubts.looked_at(doubtful, needs, entered, call, route, rules)
-            await self._hold_against_templates(call, route, view, needs)
-            entered, plan = self._tried(call, route, view, rules)
+            entered, plan = await self._tried(call, route, view, needs, rules)
         if isinstance(entered, Fault):
             try:
                 raise entered
@@ -86,7 +74,7 @@ class Resolver:
                 del entered  # or this frame and it would hold each other, and the request with them
         if entered.server == names.OWN and entered.target.startswith(KEPT):
             entered = self.makers.of_kept(entered)
-        if plan and is_known and version == self._catalog.version:
+        if plan and is_known:
             self._keep(plan, entered, call, route, rules)
         return entered, route.judged_by(entered)
 
@@ -104,45 +92,22 @@ class Resolver:
             kept = msgspec.structs.replace(plan, scope=upstream.scope(call.client), hooks=hooks)
             route.plans.keep(kept, rules, call, catalog.version)
 
-    def _tried(
-        self, call: Call, route: Route, view: CatalogView, rules: Rules | None
+    async def _tried(
+        self, call: Call, route: Route, view: CatalogView, needs: Sequence[Wanted], rules: Rules | None
     ) -> tuple[Call | Fault, Plan | None]:
-        """The call as it is by what is known, with its plan where it is of a tool; or why it is none."""
+        """The call as it is by what is known, with its plan where that still holds; or why it is none."""
+        version = self._catalog.version
+        await self._templates.hold(call, route, view, needs)
         try:
             entered = _entered(route, call, view)
             plan = self._planned(entered, view)
-            return (plan.enter(entered) if plan else entered), plan
+            holds = version == self._catalog.version
+            return (plan.enter(entered) if plan else entered), plan if holds else None
         except Fault as fault:
+            found = None
             if rules and fault.code in NOT_FOUND:
-                found = closed(call, route, rules, self._catalog, self._access, view.made)
-                if found:
-                    return found, None
-            return fault.with_traceback(None), None
-
-    async def _hold_against_templates(
-        self, call: Call, route: Route, view: CatalogView, needs: Sequence[Wanted]
-    ) -> None:
-        """A URI without its server's name may be made by any template of the route. It is held against them in a
-        thread, in turns, where that takes so long that others would wait; also against those that come meanwhile."""
-        if not any(kind == TEMPLATES for _, kind in needs):
-            return
-        held: dict[int, ServerList] = {}
-        while True:
-            fresh = {id(each): each for each in self._templates(call.client, route, view) if id(each) not in held}
-            size = sum(each.size for each in fresh.values())
-            if size * len(call.target) <= FEW:
-                return
-            held |= fresh
-            steps = uris.made_by([each.items for each in fresh.values()], call.target)
-            turns, whose = self._in_turns.of(size), call.client.principal.counted_as
-            view.made = {**view.made, **await turns.in_thread(whose, in_slices(steps, SLICE))}
-
-    def _templates(self, client: Client, route: Route, view: CatalogView) -> Iterator[ServerList]:
-        """All lists of them by which a URI is resolved."""
-        for server in route.servers:
-            seen = view.server_list(server, TEMPLATES) if server in view.servers else None
-            remembered, known = view.remembered(server, TEMPLATES), self._catalog.known(server, TEMPLATES, client)
-            yield from (each for each in (seen, remembered, known) if each)
+                found = closed(call, route, rules, view, self._catalog, self._access)
+            return found or fault.with_traceback(None), None
 
     async def needed(self, call: Call, route: Route, rules: Rules | None) -> tuple[CatalogView, list[Wanted]]:
         """What is known now, and which lists are needed to tell what a call is for. Those that are known are judged for
