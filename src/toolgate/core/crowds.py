@@ -102,3 +102,27 @@ async def turn(whose: str = "") -> None:
 def _go_on(going: asyncio.Future[None]) -> None:
     if not going.done():
         going.set_result(None)
+
+
+class Ending:
+    """A moment that very many wait for, who may go away before in any order: an `asyncio.Event` would look for each of
+    them among all."""
+
+    def __init__(self) -> None:
+        self._is_over = False
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def wait(self) -> None:
+        if self._is_over:
+            return
+        ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(ending)
+        try:
+            await ending
+        finally:
+            self._waiting.discard(ending)
+
+    def set(self) -> None:
+        self._is_over = True
+        for each in self._waiting:
+            _go_on(each)
