@@ -56,7 +56,7 @@ class Held:
         monkeypatch.setattr(uris, "is_made_by", counted)
 
 
-KEY = "tg_" + "a" * 40
+KEY, KEY_2 = "tg_" + "a" * 40, "tg_" + "b" * 40
 
 
 async def read(config: Config, uri: str, revision: str, *templates: str) -> tuple[Any, list[str]]:
@@ -94,11 +94,19 @@ async def test_against_few_it_is_held_at_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_so_it_is_for_a_client_that_may_not_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(monkeypatch)
-    ann = KnownClient(id="ann", name="ann", key=KEY, permissions=Permissions(servers={"evil": "off"}))
-    told, _ = await read(Config(clients=(ann,)), URI, LATEST, *odd(400), "{z}b")
-    assert "error" in told
-    assert held.here == 0
+    """What another client has had listed counts for it, too: its URI means nobody else's thing."""
+    held, off = Held(monkeypatch), Permissions(servers={"evil": "off"})
+    ann = KnownClient(id="ann", name="ann", key=KEY, servers="all", permissions=off)
+    bob = KnownClient(id="bob", name="bob", key=KEY_2, servers="all")
+    templates = {"calm": server([CALM]), "evil": server([*odd(400), "{z}b"])}
+    async with gateway(scripts=templates, config=Config(clients=(ann, bob))) as app:
+        for key in (KEY_2, KEY):
+            visitor = Visitor(app, authorization=f"Bearer {key}")
+            await visitor.initialize()
+            shown = (await visitor.ask("resources/templates/list")).result["resourceTemplates"]
+            assert len(shown) == (402 if key == KEY_2 else 1)
+        assert "error" in (await visitor.ask("resources/read", uri=URI)).last
+    assert held.here == 0 and held.aside >= 401
 
 
 @pytest.mark.parametrize("brace", ["{", "\\u007b"])
