@@ -27,7 +27,7 @@ _OF_PERSONS = "elicitation/create"
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
 _uri = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII without spaces, and without the backslash, on which readers disagree
 MOST_VALUES = 10_000  # of JSON in a question: a tenth of a second, to write odd tools in the words of its client
-MOST_ESCAPES = 150_000  # of all: characters or quotes written so take a tenth of a second, to look for secrets in them
+MOST_ESCAPES = 150_000  # of all, to look for secrets in which takes a tenth of a second
 
 
 def is_too_long(*questions: Ask) -> bool:
@@ -35,7 +35,10 @@ def is_too_long(*questions: Ask) -> bool:
     if size(questions) > MOST_BYTES or size(ask for ask in questions if ask.method == _OF_PERSONS) > MOST_TO_READ:
         return True
     written = [bytes(ask.params) for ask in questions]
-    return sum(params.count(b"\\u") + params.count(b'\\"') for params in written) > MOST_ESCAPES
+    return sum(params.count(each) for params in written for each in _ESCAPES) > MOST_ESCAPES
+
+
+_ESCAPES = (b"\\u", b'\\"', b"\\\\")
 
 
 def is_too_large(ask: Ask) -> bool:

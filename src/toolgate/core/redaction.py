@@ -47,6 +47,7 @@ ADJOINING = 4096  # characters around a secret that go with it, at most
 LONGEST_QUOTED = 65_536  # characters of a text that are looked at before its beginning is quoted
 LARGE = 8192  # bytes from which on it pays to look at single letters first
 MOST_PLACES = 20_000  # of secrets in one text: taking them out takes about 50 ms
+AT_ONCE = 25_000  # of the same, where others wait meanwhile
 MOST_SEARCHED = 200_000  # escapes around secrets, of which one is written with some: about 100 ms
 MOST_WALKED = 1024 * 1024  # bytes of JSON that are read when what is left of it is none
 MOST_VALUES = 10_000  # of these: about 20 ms
@@ -118,9 +119,9 @@ class Secrets:
                 return self._without(shown)
         return self._without(shown) if self._escape in shown and self._texts else shown
 
-    def body(self, shown: bytes) -> bytes:
+    def body(self, shown: bytes, looks: escapes.Looks | None = None) -> bytes:
         """JSON, which stays JSON. Of what holds more secrets than can be taken out in bounded time no more is left than
-        its shape."""
+        its shape. `looks`: those that are left for several bodies together."""
         if not self._bodies or (len(shown) > LOOKED_AT and not self.may_be_in(shown)):
             return shown
         text = shown.decode("latin-1")  # in texts Python finds a short one three times as fast as in bytes
@@ -131,22 +132,23 @@ class Secrets:
             else:
                 if self._escape not in text:
                     return shown
-        return at_once(self._without_in_json(text, shown))
+        return at_once(self._without_in_json(text, shown, looks or escapes.Looks(AT_ONCE)))
 
     def body_in_steps(self, shown: bytes) -> InSteps[bytes]:
         """The same, for what is large."""
         if not self._bodies or (len(shown) > LOOKED_AT and not self.may_be_in(shown)):
             return shown
-        return (yield from self._without_in_json(shown.decode("latin-1"), shown))
+        return (yield from self._without_in_json(shown.decode("latin-1"), shown, escapes.Looks(MOST_SEARCHED)))
 
-    def _without_in_json(self, text: str, shown: bytes) -> InSteps[bytes]:
+    def _without_in_json(self, text: str, shown: bytes, looks: escapes.Looks) -> InSteps[bytes]:
         """`text` has a character for each byte."""
         try:
             places = self._places(text) if (is_core_there := self._is_core_in(text)) else []
             if "\\" in text and (is_core_there or self._escape in text):
-                places += yield from self._escaped(text, is_json=True)
+                places += yield from self._escaped(text, looks, is_json=True)
             if not places:
                 return shown
+            looks.take(2 * len(places))
             changed = _cut_out(text, places)
             most = max(min(MOST_LOOKS // len(self._texts), MOST_VALUES), MOST_MEMBERS)
             return _sound(changed.encode("latin-1"), shown, self, most)
@@ -180,17 +182,16 @@ class Secrets:
         try:
             places = _places(shown, self._texts)
             if "\\" in shown:
-                places += at_once(self._escaped(shown))
+                places += at_once(self._escaped(shown, escapes.Looks(AT_ONCE)))
             return _cut_out(shown, places) if places else shown
         except TooMuch:
             return GONE
 
-    def _escaped(self, shown: str, is_json: bool = False) -> InSteps[list[tuple[int, int]]]:
+    def _escaped(self, shown: str, looks: escapes.Looks, is_json: bool = False) -> InSteps[list[tuple[int, int]]]:
         """Where secrets stand of which some characters are escapes, in any layer of JSON: in the text as it came, since
         what is cut out of it takes its neighbours along, which may be a part of one of these. It is looked through in
         pieces, and the way back is looked for only where there is one. Raises `TooMuch`."""
         step = max(WINDOW, self._reach)
-        looks = escapes.Looks(MOST_SEARCHED)
         places: list[tuple[int, int]] = []
         for start in range(0, len(shown), step):
             piece = shown[start : start + step + self._reach]

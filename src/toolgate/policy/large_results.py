@@ -30,7 +30,7 @@ async def aside(
     if isinstance(outcome, NeedInput):
         later = partial(aside, call, scrubber=scrubber, truncate=truncate, leave=leave, in_turns=in_turns)
         return NeedInput(outcome.asks, _Later(outcome.resume, later))
-    if not isinstance(outcome, Done) or not is_large(outcome, scrubber.secrets.forms):
+    if not isinstance(outcome, Done) or not (is_large(outcome, scrubber.secrets.forms) or scrubber.finds(outcome)):
         return outcome
     keeping = truncate.keeping(call) if truncate else None
     steps = in_slices(_in_steps(call, outcome, scrubber, truncate, keeping, leave), SLICE)
