@@ -6,6 +6,7 @@ principal that has most lose theirs, the oldest first; and whose list is another
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -18,10 +19,10 @@ MOST_SESSIONS = 10000  # that have any
 
 
 class _Found(msgspec.Struct, eq=False):
-    """Of one session, in the order in which they were found."""
+    """Of one session, in the order in which they were found. Sessions share the texts of the names."""
 
     client: Client
-    names: dict[str, None]
+    names: tuple[str, ...]
 
 
 class ActivatedTools:
@@ -34,18 +35,17 @@ class ActivatedTools:
 
     def of(self, client: Client) -> Mapping[str, None]:
         found = self._of.get(client.session)
-        return found.names if found else {}
+        return dict.fromkeys(found.names) if found else {}
 
     def activate(self, client: Client, tools: Sequence[str]) -> None:
         """Show these to a session."""
         found = self._of.get(client.session)
         if not found:
-            found = self._of[client.session] = _Found(client, {})
+            found = self._of[client.session] = _Found(client, ())
             self._shares.put(client.principal.counted_as, client.session, found)
-        if set(tools) - found.names.keys():
-            found.names = {name: None for name in found.names if name not in tools} | dict.fromkeys(tools)
-            for name in [*found.names][:-MOST]:
-                del found.names[name]
+        if set(tools).difference(found.names):
+            names = [name for name in found.names if name not in tools]
+            found.names = tuple(map(sys.intern, dict.fromkeys([*names, *tools])))[-MOST:]
             self._changed(client)
         while len(self._of) > MOST_SESSIONS:
             client = next(self._shares.greatest()).client

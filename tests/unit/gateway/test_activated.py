@@ -24,6 +24,15 @@ def test_a_session_has_the_latest_that_it_has_found() -> None:
     assert len(told) == count
 
 
+def test_sessions_share_the_names_of_what_they_have_found() -> None:
+    """One client with 10,000 sessions that had found 200 tools each took 310 MB."""
+    tools = ActivatedTools(lambda event: None)
+    for session in ("one", "two"):
+        tools.activate(client(session), [f"tool {number}" for number in range(10)])
+    one, two = (list(tools.of(client(session))) for session in ("one", "two"))
+    assert all(name is other for name, other in zip(one, two, strict=True))
+
+
 def test_who_has_most_sessions_makes_room_for_others_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activated, "MOST_SESSIONS", 3)
     told: list[Event] = []
