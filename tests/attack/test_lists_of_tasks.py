@@ -12,6 +12,7 @@ from peers import Scene, gateway
 from task_peers import LegacyTaskServer
 from virtualtime import FakeClock
 
+from toolgate.core.model import Client, Principal
 from toolgate.eras.tasks import Task
 from toolgate.upstreams.mcp.tasks import LOOKS_AT_ONCE, Waiting
 
@@ -59,7 +60,10 @@ async def test_many_that_a_server_wants_to_have_looked_at_at_once_are_looked_at_
             slept.append(seconds)
 
     requests: Any = SimpleNamespace(clock=Slept())
-    waiting = Waiting(requests, cast(Any, None), cast(Any, None), lambda id: None, lambda: running)
+    call: Any = SimpleNamespace(client=Client(Principal("ann", client="ann")))
+    waiting = Waiting(
+        requests, call, cast(Any, None), lambda id: None, Counter({call.client.principal.counted_as: running - 1})
+    )
 
     async def over(task: Task) -> Task:
         return Task("1", "completed")

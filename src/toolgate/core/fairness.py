@@ -3,6 +3,7 @@ has the most of what there is only so much of."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -13,6 +14,8 @@ Id = TypeVar("Id", bound=Hashable)
 
 
 HALF_LIFE = 1.0  # seconds in which half of what was used is forgotten
+SLICE = 0.05  # seconds: who has used less than that more than another has used the same
+AMONG = 64  # of those whose turn comes next, the one who has used least is looked for
 _MANY = 1024  # that have used something, before those are forgotten who have used next to nothing
 
 
@@ -83,14 +86,15 @@ class RoundRobin(Generic[Item]):
 
 
 class ByUse(RoundRobin[Item]):
-    """The same where a turn may last long: the next one is of whoever has used the least lately, so that who wants
-    little waits for what goes on at the moment, and for no more. A key may have several names, one in a line, and has
-    used as much as they have together."""
+    """The same where a turn may last long: every second one is of whoever has used the least lately, so that who wants
+    little waits for what goes on at the moment, and for little more. A key may have several names, one in a line, and
+    has used as much as they have together."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         super().__init__()
         self._now = now
         self._used: dict[str, tuple[float, float]] = {}  # seconds, and when that was
+        self._is_of_least = True  # the next turn
 
     def used(self, key: str, seconds: float) -> None:
         now = self._now()
@@ -100,15 +104,18 @@ class ByUse(RoundRobin[Item]):
             self._used = {name: use for name, use in self._used.items() if self._use_of(name, now) > 0.001}
 
     def pop(self, may: Callable[[str], bool] | None = None) -> Item | None:
-        if self._used:
+        if self._used and self._is_of_least:
             now = self._now()
-            allowed = (key for key in self._turns if may is None or may(key))
-            key = min(allowed, key=lambda key: sum(self._use_of(name, now) for name in key.split("\n")), default=None)
-            if key is None:
-                return None
-            self._turns.remove(key)
-            self._turns.appendleft(key)
+            allowed = [key for key in itertools.islice(self._turns, AMONG) if may is None or may(key)]
+            if allowed:
+                key = min(allowed, key=lambda key: self._slices(key, now))
+                self._turns.remove(key)
+                self._turns.appendleft(key)
+        self._is_of_least = not self._is_of_least
         return super().pop(may)
+
+    def _slices(self, key: str, now: float) -> int:
+        return int(sum(self._use_of(name, now) for name in key.split("\n")) / SLICE)
 
     def _use_of(self, name: str, now: float) -> float:
         seconds, then = self._used.get(name, (0.0, now))

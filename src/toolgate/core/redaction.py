@@ -108,7 +108,8 @@ class Secrets:
         self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
         self._has_astral = bool(certain.astral or guessed.astral)
         self.longest = max(map(len, self._texts), default=0)
-        self._reach = escapes.LONGEST * (2 + max(map(len, self._ways), default=0))  # of the longest, all of it escaped
+        self.has_lines = any("\n" in text for text in self._texts)
+        self.reach = escapes.LONGEST * (2 + max(map(len, self._ways), default=0))  # of the longest, all of it escaped
         self.overlap = max(map(len, (*self._bodies, self._escape))) - 1
         self.version = object()  # at last: what a thread has looked through meanwhile counts as looked through before
 
@@ -191,10 +192,10 @@ class Secrets:
         """Where secrets stand of which some characters are escapes, in any layer of JSON: in the text as it came, since
         what is cut out of it takes its neighbours along, which may be a part of one of these. It is looked through in
         pieces, and the way back is looked for only where there is one. Raises `TooMuch`."""
-        step = max(WINDOW, self._reach)
+        step = max(WINDOW, self.reach)
         places: list[tuple[int, int]] = []
         for start in range(0, len(shown), step):
-            piece = shown[start : start + step + self._reach]
+            piece = shown[start : start + step + self.reach]
             if "\\" not in piece or not (self._escape in piece or self._is_core_in(piece)):
                 continue
             yield
@@ -659,6 +660,8 @@ def last_lines(said: bytes, most: int, server: str = "", is_cut: bool = False) -
     """The end of what a process wrote, in whole lines of `most` characters together, or in the end of a line that is
     longer; without secrets as `excerpt` is. `is_cut`: something stood before it, so that a secret may begin there."""
     text, part = _without_known(said.decode(errors="replace"), server)
+    if is_cut and (line := text.find("\n") + 1) and not any(each.has_lines for each in _known_to_all(server)):
+        part = line  # what began before it ends in its line
     start = max(len(text) - most, part if is_cut else 0)
     if start and text[start - 1 : start] != "\n":
         start = text.find("\n", start) + 1 or start
@@ -680,7 +683,7 @@ def _without_known(text: str, server: str) -> tuple[str, int]:
     """And how many characters a part of a secret may have that is left where it was cut."""
     part = PIECE_OF_TOKEN
     for secrets in _known_to_all(server):
-        text, part = secrets.text(text), max(part, secrets.longest)
+        text, part = secrets.text(text), max(part, secrets.reach)
     return text, part
 
 

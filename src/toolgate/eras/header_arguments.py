@@ -24,7 +24,7 @@ PREFIX = "mcp-param-"
 _SAID = ANNOTATION.encode()
 LONGEST = 64 * 1024  # bytes of JSON of all arguments that are repeated: no head has as many
 MOST = 100  # headers for one tool: a usual server takes no more in a head
-MOST_READ = 32 * 1024 * 1024  # bytes of the arguments and of the objects in them in which such arguments stand
+MOST_READ = 64 * 1024 * 1024  # bytes of the arguments and of the objects in them in which such arguments stand
 LARGEST = 2**53 - 1  # what every reader can hold as an integer
 DEEPEST = 64  # levels of a schema that are looked into
 

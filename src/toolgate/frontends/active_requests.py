@@ -31,9 +31,6 @@ LOOK = 60.0  # seconds between two looks at most: wall clocks are set, and timer
 Known = Callable[[Principal], bool]
 
 
-def _nothing() -> None: ...
-
-
 class ActiveRequest(msgspec.Struct, eq=False):
     """One of them, worked at by the current task. Raises `Unauthorized` in the middle of it, where it is expelled and
     its turn to end has come."""
@@ -46,7 +43,7 @@ class ActiveRequest(msgspec.Struct, eq=False):
     task: asyncio.Task[object] | None = None
     _timer: Timer | None = None
     _why: Callable[[], Unauthorized] = is_over
-    _silence: Callable[[], object] = _nothing
+    _silence: Callable[[], object] | None = None
 
     def __enter__(self) -> ActiveRequest:
         self.task = asyncio.current_task()
@@ -64,8 +61,9 @@ class ActiveRequest(msgspec.Struct, eq=False):
             task.uncancel()  # it goes on, to say the last word
             raise self._why() from None
 
-    def lasts(self, path: str, silence: Callable[[], object] = _nothing) -> None:
-        """Until its principal's key or token is over. Nothing more is said once `silence` was called."""
+    def lasts(self, path: str, silence: Callable[[], object] | None = None) -> None:
+        """Until its principal's key or token is over. A stream, which says nothing more once `silence` was called, ends
+        in its turn then."""
         self.lasts_at, self._silence = path, silence
         if self.principal.expires is not None and not self._timer:
             self._look_at(self.principal.expires)
@@ -83,11 +81,11 @@ class ActiveRequest(msgspec.Struct, eq=False):
     def expel(self, why: Callable[[], Unauthorized] = is_over) -> None:
         if self.task and not self.is_expelled:
             self.is_expelled, self._why = True, why
-            if self.lasts_at is None:  # its calls take turns where they wait
-                self._end()
-            else:
+            if self._silence:
                 self._silence()
                 crowds.in_turn(self._end, self.principal.counted_as)
+            else:  # calls, which take turns where they wait, or a WebSocket, which may go on to make some
+                self._end()
 
     def _end(self) -> None:
         if self.task:

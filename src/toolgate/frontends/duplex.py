@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from toolgate.core import crowds, jsonrpc, mcp
+from toolgate.core import jsonrpc, mcp
 from toolgate.core.background import end_all
 from toolgate.core.fault import Fault, let_go
 from toolgate.core.jsonrpc import Malformed, Message
@@ -169,11 +169,11 @@ class Conversation:
         return [*(work for work in self._in_flight.values() if work.get_name() != mcp.LISTEN), *self._answers]
 
     def expel(self) -> None:
-        """End all that is under way, in turns, and say so: its client would not be let in any more."""
+        """End all that is under way, and say so: its client would not be let in any more."""
         for work in (*self._in_flight.values(), *self._answers):
             self._expelled.add(work)
             work.add_done_callback(self._expelled.discard)
-            crowds.in_turn(work.cancel, self._whose)
+            work.cancel()
 
     async def finished(self) -> None:
         """Until what the client asked before is answered, or has had its time."""

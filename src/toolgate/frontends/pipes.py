@@ -177,7 +177,6 @@ class _Socket:
         self.code = GOING_AWAY
         self.is_gone = False
         self._receive = request.receive
-        self._active_request = request.active_request
         self._send = send
         self._pipe = pipe
         self._limit = limit
@@ -219,8 +218,6 @@ class _Socket:
                 continue  # the server below looks whether the client lives
             if message is None:
                 return
-            if self._active_request and self._active_request.is_expelled:
-                continue  # its turn to end comes
             try:
                 async with self._clock.timeout(PATIENCE):
                     with self._pipe.writing(len(message)):

@@ -172,7 +172,7 @@ class Subscriptions:
                 self._is_due = False
                 stale = await self._stale()
                 while watch := stale.pop():
-                    await crowds.turn(watch.whose)
+                    await crowds.turn("watches")  # `stale` has principals take turns
                     if self._subscribed.get(id(watch.call)) is watch:
                         self._renew(watch)
         finally:
@@ -217,8 +217,8 @@ class Subscriptions:
         """Until its client has left, or may not have it, or the server is another once more."""
         call, pauses = watch.call, Pauses()
         while self._is_to_begin(watch, upstream) and upstream is self._current().upstreams.get(call.server):
-            if watch.rules != self._rules(call) and self._is_off(call):  # since a moment ago
-                watch.is_off = True
+            if watch.rules != (rules := self._rules(call)) and self._is_off(call):  # since a moment ago
+                watch.rules, watch.is_off = rules, True
                 return
             try:
                 await upstream.watch(call.target, call.client, call.kind)

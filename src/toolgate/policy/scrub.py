@@ -271,5 +271,5 @@ def fault(fault: Fault, redactor: Redactor) -> Fault:
 def status(status: Status, secrets: Secrets) -> Status:
     """As it may be shown to the operator."""
     status = status.told()
-    words = {name: secrets.text(getattr(status, name)) for name in ("error", "hint", "stderr", "parts")}
-    return msgspec.structs.replace(status, **words)
+    words = {name: secrets.text(getattr(status, name)) for name in ("error", "hint", "parts")}
+    return msgspec.structs.replace(status, **words, says=lambda: secrets.text(status.stderr))

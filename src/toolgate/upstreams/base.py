@@ -49,8 +49,8 @@ StoppedBy: TypeAlias = Literal["", "idle", "pool", "close", "ephemeral"]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How a server is, for people. `busy` is ready with calls under way. `hint` is what to do about the error, `stderr`
-    the last 64 KiB of it, and `words` what of that belongs to the error and the hint. `revision` is the protocol
+    """How a server is, for people. `busy` is ready with calls under way. `hint` is what to do about the error, `says`
+    gives its `stderr`, and `words` is what of that belongs to the error and the hint. `revision` is the protocol
     revision that it was found to speak. `stopped_by` is why it is stopped: nobody called, others needed its slot in the
     pool, somebody said so, or it is up for each call only. `parts` is what its box shows of its program."""
 
@@ -59,17 +59,22 @@ class Status(msgspec.Struct, frozen=True):
     hint: str = ""
     pid: int | None = None
     started: float | None = None  # seconds since 1970
-    stderr: str = ""
+    says: Callable[[], str] | None = None
     revision: str = ""
     calls: int = 0  # under way or parked
     stopped_by: StoppedBy = ""
     words: Words | None = None
     parts: str = ""
 
+    @property
+    def stderr(self) -> str:
+        """The last 64 KiB of it, in which secrets are looked for only where it is shown."""
+        return self.says() if self.says else ""
+
     def told(self, to_others: bool = False) -> Status:
         """As it is shown to who may read the server's stderr, or to others."""
         if to_others:
-            return msgspec.structs.replace(self, stderr="", words=None, parts="")
+            return msgspec.structs.replace(self, says=None, words=None, parts="")
         if not self.words:
             return self
         error, hint = self.words.added(self.error, self.hint)

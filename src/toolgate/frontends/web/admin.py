@@ -427,8 +427,10 @@ class Admin:
         if not upstream:
             return {**named, "box": confines.words() if confines else "", "state": "disabled"}
         status = scrub.status(upstream.status(), self._gateway.redactor.of(server.id))
-        told = {key: value for key, value in msgspec.structs.asdict(status).items() if key not in ("words", "parts")}
-        return {**named, "box": confines.words(status.parts) if confines else "", **told}
+        left_out = ("words", "parts", "says")
+        told = {key: value for key, value in msgspec.structs.asdict(status).items() if key not in left_out}
+        box = confines.words(status.parts) if confines else ""
+        return {**named, "box": box, **told, "stderr": status.stderr}
 
     async def add(self, asked: Asked) -> Answer:
         """Add a server: its keys as in the configuration, and its `name`."""

@@ -82,7 +82,7 @@ class Program:
         child = self._child
         if not child:
             return {}
-        return {"pid": None if self.fault else child.pid, "started": child.started, "stderr": self._words()}
+        return {"pid": None if self.fault else child.pid, "started": child.started, "says": self._words}
 
     async def has_ended(self, clock: Clock) -> bool:
         """Whether a connection broke because the process did: its end is seen a moment later."""

@@ -90,7 +90,7 @@ class ComponentUpstream:
             words=self._fault.words if self._fault else None,
             pid=about.get("pid"),  # type: ignore[arg-type]
             started=about.get("started"),  # type: ignore[arg-type]
-            stderr=str(about.get("stderr", "")),
+            says=about.get("says"),  # type: ignore[arg-type]
             calls=self._calls,
             stopped_by="close" if self._state == "stopped" else "",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+from functools import partial
 
 from toolgate.config import Server
 from toolgate.core import jsonrpc
@@ -103,7 +104,7 @@ class StdioLink(PipeLink):
         return {
             "pid": child.pid,
             "started": child.started,
-            "stderr": child.stderr.text(self._server.id),
+            "says": partial(child.stderr.text, self._server.id),
             "parts": self._parts,
         }
 

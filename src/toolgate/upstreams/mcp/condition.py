@@ -5,7 +5,7 @@ The rule this file keeps: what a program has written to its stderr stands apart,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -60,7 +60,8 @@ def status_of(
     revision: str,
 ) -> Status:
     """`about` is what its newest link says (`Link.describe`); `is_up`: that one is there, or on its way."""
-    state, fault, stderr = condition.shown(breaker, calls), condition.fault, str(about.get("stderr", ""))
+    state, fault = condition.shown(breaker, calls), condition.fault
+    says: Callable[[], str] | None = about.get("says")  # type: ignore[assignment]
     error = fault.message if fault else breaker.reason if state == "failed" else ""
     hint, words = found
     waits = breaker.hint() if breaker.is_open else ""
@@ -71,7 +72,7 @@ def status_of(
         words=words and Words(words.last, _joined(words.hint, waits) if words.hint else ""),
         pid=about.get("pid") if is_up else None,  # type: ignore[arg-type]
         started=about.get("started"),  # type: ignore[arg-type]
-        stderr=stderr or diagnosis.as_a_shell_says(error),
+        says=lambda: (says() if says else "") or diagnosis.as_a_shell_says(error),
         revision=revision,
         stopped_by=condition.stopped_by,
         calls=calls,

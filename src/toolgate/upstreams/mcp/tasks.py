@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
@@ -38,7 +39,9 @@ LOOK, LOOKS = 3.0, 10.0  # seconds for one of these, and for all of a list
 SILENCE = 60.0  # seconds for which a server is not asked again on behalf of a principal whose look it has let pass
 PAUSE = 1.0  # seconds between two looks at a task of which its server says nothing else
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
-MOST_LOOKS = 200  # in a second, at all tasks of one connection that calls wait for: beyond, pauses are longer
+MOST_LOOKS = 200  # in a second, at tasks of one connection that calls of one principal wait for
+    200  # in a second, at tasks of one connection that calls of one principal wait for: beyond, pauses are longer
+)
 
 
 class Tasks:
@@ -47,6 +50,7 @@ class Tasks:
     def __init__(self, requests: Requests, owners: TaskOwners, on_event: EventSink) -> None:
         self.owners = owners
         self.running = 0  # calls that are run as tasks, for clients that want none
+        self._looked_at = Counter[str]()  # of these, those whose tasks are looked at now and then, by principal
         self._requests = requests
         self._on_event = on_event
         self._doubted = float("-inf")
@@ -131,7 +135,7 @@ class Tasks:
     async def _result(self, call: Call, whole: Exchange) -> Outcome:
         self.running += 1
         try:
-            return await Waiting(self._requests, call, whole, self._end, lambda: self.running).outcome()
+            return await Waiting(self._requests, call, whole, self._end, self._looked_at).outcome()
         finally:
             self.running -= 1
             self._requests.on_rest()
@@ -303,14 +307,14 @@ def _is_task(made: asyncio.Future[Outcome]) -> bool:
 
 class Waiting:
     """A call that runs as a task, with its result as the outcome. Silence is borne for the server's timeout. `end` has
-    a task cancelled; `running` is how many such calls there are."""
+    a task cancelled; `looked_at` is how many such calls have a task looked at, by principal."""
 
     def __init__(
-        self, requests: Requests, call: Call, whole: Exchange, end: Callable[[str], None], running: Callable[[], int]
+        self, requests: Requests, call: Call, whole: Exchange, end: Callable[[str], None], looked_at: Counter[str]
     ) -> None:
         self._requests = requests
         self._end = end
-        self._running = running
+        self._looked_at = looked_at
         self._clock = requests.clock
         self._call = call
         self._whole = whole
@@ -383,13 +387,21 @@ class Waiting:
 
     async def _look_until_ready(self, task: Task, until: float) -> Task:
         """Ask now and then, until the result can be had or the task asks something."""
-        while self._clock.now() < until:
-            wanted = PAUSE if task.pause is None else task.pause
-            await self._clock.sleep(min(max(wanted, PAUSES[0], self._running() / MOST_LOOKS), PAUSES[1]))
-            task = await self._look(task)
-            if task.is_over or task.status == "input_required":
-                return task
-        return task
+        whose = self._call.client.principal.counted_as
+        self._looked_at[whose] += 1
+        try:
+            while self._clock.now() < until:
+                wanted = PAUSE if task.pause is None else task.pause
+                least = max(PAUSES[0], self._looked_at[whose] / MOST_LOOKS)
+                await self._clock.sleep(min(max(wanted, least), PAUSES[1]))
+                task = await self._look(task)
+                if task.is_over or task.status == "input_required":
+                    return task
+            return task
+        finally:
+            self._looked_at[whose] -= 1
+            if not self._looked_at[whose]:
+                del self._looked_at[whose]
 
     async def _look(self, task: Task) -> Task:
         outcome = await self._requests.call(self._about(task, mcp.TASK_GET))

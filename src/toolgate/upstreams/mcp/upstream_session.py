@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -621,5 +622,6 @@ class UpstreamSession:
     def _diagnosis(self, fault: Fault | None) -> Diagnosis:
         """Found once, since each list asks for the status."""
         if self._diagnosed[0] is not fault:
-            self._diagnosed = fault, diagnosed(self._server, fault, str(self._described().get("stderr", "")))
+            says: Any = self._described().get("says")
+            self._diagnosed = fault, diagnosed(self._server, fault, says() if says else "")
         return self._diagnosed[1]
