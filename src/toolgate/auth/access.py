@@ -7,7 +7,6 @@ surface; what nobody has allowed is off; of two that speak of one thing alike th
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
@@ -143,8 +142,7 @@ class Rules:
         self._servers = _Table({permission_names.server(name): each for name, each in permissions.servers.items()})
         self._sections = {section: _things(section, said) for section, said in permissions.things.items()}
         self._things = {name: self._sections[kind.section] for name, kind in mcp.KINDS.items()}
-        told = (self._gate and sorted(self._gate), client.servers is None, permissions, self._unasked)
-        self.print = sys.intern(repr(told))  # it is compared thousands of times
+        self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions, self._unasked))
         self._known: dict[tuple[str, str, str | bytes], Verdict] = {}
         self._seen: dict[str, bool] = {}
         self._routes: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}

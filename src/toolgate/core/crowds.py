@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from toolgate.core.clock import wake
 from toolgate.core.fairness import RoundRobin
 
 FEW = 16  # in a round at most: as a rule each takes a tenth of a millisecond
@@ -102,3 +103,26 @@ async def turn(whose: str = "") -> None:
 def _go_on(going: asyncio.Future[None]) -> None:
     if not going.done():
         going.set_result(None)
+
+
+class Signal:
+    """An event that thousands may wait for. Of those of asyncio who stops waiting is searched for among all."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def set(self) -> None:
+        self._is_set = True
+        for each in self._waiting:
+            wake(each)
+
+    async def wait(self) -> None:
+        if self._is_set:
+            return
+        each: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(each)
+        try:
+            await each
+        finally:
+            self._waiting.discard(each)

@@ -6,7 +6,6 @@ is verified before anything is used up; what a lost client left behind is cancel
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -16,8 +15,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.auth.seal import Seal
-from toolgate.core import asks, jsonrpc, mcp
-from toolgate.core.clock import Clock, wake
+from toolgate.core import asks, crowds, jsonrpc, mcp
+from toolgate.core.clock import Clock
 from toolgate.core.exchange import Retry
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message
@@ -131,8 +130,7 @@ class ModernResponses:
         self._signed_in = signed_in
         self._gateway = gateway
         self._pages = pages
-        self._is_closing = False
-        self._listening: set[asyncio.Future[None]] = set()  # each its own: thousands may end in any order
+        self._closing = crowds.Signal()
         self._parking = parking
         self._clock = clock
         self._states = RequestStates(seal, clock, parking.ttl, node)
@@ -267,20 +265,10 @@ class ModernResponses:
             kept, early = early, None
             while kept:
                 say(*kept.pop(0))
-            await self._until_closing()
+            await self._closing.wait()
         finally:
             subscriber.close()
         return Reply(listening.write_unsubscribed(id))
-
-    async def _until_closing(self) -> None:
-        if self._is_closing:
-            return
-        ending = asyncio.get_running_loop().create_future()
-        self._listening.add(ending)
-        try:
-            await ending
-        finally:
-            self._listening.discard(ending)
 
     def read_call(self, request: Request) -> Call:
         params, method, asked, http = request.params, request.message.method, request.asked, request.http
@@ -337,9 +325,7 @@ class ModernResponses:
 
     def close(self) -> None:
         """End what clients listen to, gracefully."""
-        self._is_closing = True
-        for each in self._listening:
-            wake(each)
+        self._closing.set()
 
     async def _afresh(self, request: Request, call: Call) -> Reply:
         """A round behind which nothing waits yet."""

@@ -74,7 +74,7 @@ class Subscriptions:
         self._redactor = redactor
         self._current = current
         self._access = access
-        self._watches: dict[int, _Watch] = {}  # by the ids of their calls
+        self._watched_calls: dict[int, _Watch] = {}  # by the ids of their calls
         self._renewing = BackgroundTasks()
         self._is_renewing = self._is_due = False
         self._counted: Counter[str] = Counter()  # by principal (`Principal.counted_as`)
@@ -122,12 +122,12 @@ class Subscriptions:
         except BaseException:
             self._discount(call)
             raise
-        watch = self._watches[id(call)] = _Watch(call, upstream, is_held=True)
+        watch = self._watched_calls[id(call)] = _Watch(call, upstream, is_held=True)
         self._renew(watch)  # the server may have been changed meanwhile
 
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
-        if watch := self._watches.pop(id(call), None):
+        if watch := self._watched_calls.pop(id(call), None):
             self._discount(call)
             if watch.is_held and watch.at and watch.at is self._current().upstreams.get(call.server):
                 watch.at.unwatch(call.target, call.client, call.kind)
@@ -162,7 +162,7 @@ class Subscriptions:
         off now. In turns of principals: it may be thousands of each, whose URIs take milliseconds to be judged. What
         happens meanwhile is judged when it is told (`Audience.concerns`)."""
         self._is_due = True
-        if self._watches and not self._is_renewing:
+        if self._watched_calls and not self._is_renewing:
             self._is_renewing = True
             self._renewing.start(self._renew_all(), "renew subscriptions")
 
@@ -173,7 +173,7 @@ class Subscriptions:
                 stale = await self._stale()
                 while watch := stale.pop():
                     await crowds.turn(watch.whose)
-                    if self._watches.get(id(watch.call)) is watch:
+                    if self._watched_calls.get(id(watch.call)) is watch:
                         self._renew(watch)
         finally:
             self._is_renewing = False
@@ -181,7 +181,7 @@ class Subscriptions:
     async def _stale(self) -> RoundRobin[_Watch]:
         """Those which the configuration of now may mean something for."""
         stale: RoundRobin[_Watch] = RoundRobin()
-        for number, watch in enumerate(list(self._watches.values()), 1):
+        for number, watch in enumerate(list(self._watched_calls.values()), 1):
             at = self._current().upstreams.get(watch.call.server)
             if at is not watch.at or self._rules(watch.call) != watch.rules:
                 stale.put(watch.whose, watch)
@@ -236,7 +236,7 @@ class Subscriptions:
 
     def _is_to_begin(self, watch: _Watch, upstream: Upstream) -> bool:
         is_wanted = watch.at is upstream and not watch.is_held and not watch.is_off
-        return is_wanted and self._watches.get(id(watch.call)) is watch
+        return is_wanted and self._watched_calls.get(id(watch.call)) is watch
 
     async def close(self) -> None:
         await self._renewing.close()
