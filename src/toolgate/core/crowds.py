@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from toolgate.core.clock import wake
 from toolgate.core.fairness import RoundRobin
 
 FEW = 16  # in a round at most: as a rule each takes a tenth of a millisecond
@@ -104,25 +105,24 @@ def _go_on(going: asyncio.Future[None]) -> None:
         going.set_result(None)
 
 
-class Ending:
-    """A moment that very many wait for, who may go away before in any order: an `asyncio.Event` would look for each of
-    them among all."""
+class Signal:
+    """An event that thousands may wait for. Of those of asyncio who stops waiting is searched for among all."""
 
     def __init__(self) -> None:
-        self._is_over = False
+        self._is_set = False
         self._waiting: set[asyncio.Future[None]] = set()
 
-    async def wait(self) -> None:
-        if self._is_over:
-            return
-        ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(ending)
-        try:
-            await ending
-        finally:
-            self._waiting.discard(ending)
-
     def set(self) -> None:
-        self._is_over = True
+        self._is_set = True
         for each in self._waiting:
-            _go_on(each)
+            wake(each)
+
+    async def wait(self) -> None:
+        if self._is_set:
+            return
+        each: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(each)
+        try:
+            await each
+        finally:
+            self._waiting.discard(each)

@@ -17,7 +17,7 @@ from msgspec import Raw
 from toolgate.auth.seal import Seal
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
-from toolgate.core.crowds import Ending
+from toolgate.core.crowds import Signal
 from toolgate.core.exchange import Retry
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message
@@ -132,7 +132,7 @@ class ModernResponses:
         self._signed_in = signed_in
         self._gateway = gateway
         self._pages = pages
-        self._closing = Ending()
+        self._closing = Signal()
         self._parking = parking
         self._clock = clock
         self._states = RequestStates(seal, clock, parking.ttl, node)

@@ -130,3 +130,15 @@ def test_a_loop_that_has_ended_is_held_by_nothing() -> None:
     gone = used()
     gc.collect()
     assert gone() is None
+
+
+async def test_a_signal_goes_to_all_who_wait_and_to_who_comes_later() -> None:
+    signal = crowds.Signal()
+    waiting = [asyncio.ensure_future(signal.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting.pop().cancel()
+    await asyncio.sleep(0)
+    assert not any(each.done() for each in waiting)
+    signal.set()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*waiting, signal.wait())

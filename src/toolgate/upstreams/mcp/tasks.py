@@ -40,8 +40,6 @@ SILENCE = 60.0  # seconds for which a server is not asked again on behalf of a p
 PAUSE = 1.0  # seconds between two looks at a task of which its server says nothing else
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
 MOST_LOOKS = 200  # in a second, at tasks of one connection that calls of one principal wait for
-    200  # in a second, at tasks of one connection that calls of one principal wait for: beyond, pauses are longer
-)
 
 
 class Tasks:
