@@ -383,6 +383,7 @@ async def test_a_result_waits_for_no_server_whose_results_take_long(monkeypatch:
         return work
 
     await turns.in_thread("mallory\nwild", takes("first", 0.5))
+    await settle()
     await turns.turn("holds them up")
     async with asyncio.TaskGroup() as together:
         for who, server in (("mallory", "wild"), ("ann", "wild"), ("bob", "wild"), ("cid", "good")):

@@ -158,7 +158,7 @@ def test_a_secret_with_escapes_is_found_wherever_a_piece_ends(
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(redaction, "WINDOW", piece)
                 patch.setattr(token_shapes, "PIECE", piece)
-                of.reach = 42 * (1 + 14)  # of the longest of these
+                of._reach = 42 * (1 + 14)  # of the longest of these
                 assert of.text(shown) == whole
 
 

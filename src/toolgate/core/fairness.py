@@ -111,8 +111,9 @@ class ByUse(RoundRobin[Item]):
                 key = min(allowed, key=lambda key: self._slices(key, now))
                 self._turns.remove(key)
                 self._turns.appendleft(key)
-        self._is_of_least = not self._is_of_least
-        return super().pop(may)
+        item = super().pop(may)
+        self._is_of_least = self._is_of_least is (item is None)
+        return item
 
     def _slices(self, key: str, now: float) -> int:
         return int(sum(self._use_of(name, now) for name in key.split("\n")) / SLICE)

@@ -108,8 +108,7 @@ class Secrets:
         self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
         self._has_astral = bool(certain.astral or guessed.astral)
         self.longest = max(map(len, self._texts), default=0)
-        self.has_lines = any("\n" in text for text in self._texts)
-        self.reach = escapes.LONGEST * (2 + max(map(len, self._ways), default=0))  # of the longest, all of it escaped
+        self._reach = escapes.LONGEST * (2 + max(map(len, self._ways), default=0))  # of the longest, all of it escaped
         self.overlap = max(map(len, (*self._bodies, self._escape))) - 1
         self.version = object()  # at last: what a thread has looked through meanwhile counts as looked through before
 
@@ -192,10 +191,10 @@ class Secrets:
         """Where secrets stand of which some characters are escapes, in any layer of JSON: in the text as it came, since
         what is cut out of it takes its neighbours along, which may be a part of one of these. It is looked through in
         pieces, and the way back is looked for only where there is one. Raises `TooMuch`."""
-        step = max(WINDOW, self.reach)
+        step = max(WINDOW, self._reach)
         places: list[tuple[int, int]] = []
         for start in range(0, len(shown), step):
-            piece = shown[start : start + step + self.reach]
+            piece = shown[start : start + step + self._reach]
             if "\\" not in piece or not (self._escape in piece or self._is_core_in(piece)):
                 continue
             yield
@@ -222,6 +221,10 @@ class Secrets:
                 is_short = len(memoryview(member)) <= LONGEST_KEPT
                 kept[name] = _EMPTY.get(first) or (self.value(plain.read(member)) if is_short else GONE)
         return _write(kept)
+
+    def has_lines(self) -> bool:
+        """Whether any secret has more than one."""
+        return any("\n" in text for text in self._texts)
 
     def value(self, shown: Any) -> Any:
         """The same in plain values."""
@@ -660,7 +663,7 @@ def last_lines(said: bytes, most: int, server: str = "", is_cut: bool = False) -
     """The end of what a process wrote, in whole lines of `most` characters together, or in the end of a line that is
     longer; without secrets as `excerpt` is. `is_cut`: something stood before it, so that a secret may begin there."""
     text, part = _without_known(said.decode(errors="replace"), server)
-    if is_cut and (line := text.find("\n") + 1) and not any(each.has_lines for each in _known_to_all(server)):
+    if is_cut and (line := text.find("\n") + 1) and not any(each.has_lines() for each in _known_to_all(server)):
         part = line  # what began before it ends in its line
     start = max(len(text) - most, part if is_cut else 0)
     if start and text[start - 1 : start] != "\n":
@@ -683,7 +686,7 @@ def _without_known(text: str, server: str) -> tuple[str, int]:
     """And how many characters a part of a secret may have that is left where it was cut."""
     part = PIECE_OF_TOKEN
     for secrets in _known_to_all(server):
-        text, part = secrets.text(text), max(part, secrets.reach)
+        text, part = secrets.text(text), max(part, len(r"\u0000") * secrets.longest)
     return text, part
 
 

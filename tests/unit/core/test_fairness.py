@@ -75,9 +75,9 @@ async def test_who_has_used_less_goes_before_who_has_used_more_and_that_is_forgo
     waiting.used("b", 0.5)
     for item in ("a1", "b1", "a2", "c1", "b2", "c2"):
         waiting.put(item[0], item)
-    assert order(waiting) == ["c1", "c2", "b1", "b2", "a1", "a2"]
+    assert order(waiting) == ["c1", "a1", "c2", "b1", "b2", "a2"]
     now[0] += 60
-    waiting.used("c", 0.001)
+    waiting.used("c", 0.2)
     for item in ("c1", "a1"):
         waiting.put(item[0], item)
     assert order(waiting) == ["a1", "c1"]
