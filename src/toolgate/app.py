@@ -428,7 +428,7 @@ class App:
             self._catalog.opened(event.server, event.scope)
         elif event.kind == "scope_ended":
             self._catalog.forget(event.server, event.scope)
-        else:
+        elif self.events.is_for_anybody(event):
             return self.events.tell(self.gateway.snapshot.scrubber(event.server).event(event))
         return None
 

@@ -10,7 +10,7 @@ from msgspec import Raw
 from toolgate.config import Server
 from toolgate.core import escapes, redaction
 from toolgate.core.concurrency import FairThreads
-from toolgate.core.model import Ask
+from toolgate.core.model import Ask, Event
 from toolgate.core.redaction import Redactor
 from toolgate.policy.scrub import Scrubber
 
@@ -78,3 +78,19 @@ async def test_a_result_in_which_it_stands_is_looked_at_in_a_thread(monkeypatch:
             result = (await visitor.ask("tools/call", name="wild__act", arguments={})).result
             assert SECRET not in result["content"][0]["text"]
             assert any("\nwild" in each for each in whose) is is_aside
+
+
+async def test_an_update_of_what_nobody_watches_is_not_searched_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that sent updates of URIs of 15 KB without end had others wait for 0.3 to 0.7 s."""
+    searched: list[str] = []
+    event = Scrubber.event
+
+    def noted(self: Scrubber, told: Event) -> Event:
+        searched.append(told.uri)
+        return event(self, told)
+
+    monkeypatch.setattr(Scrubber, "event", noted)
+    there = Scripted(tools_list=tools("act"))
+    async with gateway(scripts={"wild": there}) as app:
+        told = Event("wild", "updated", uri=f"x://{SECRET}", params=Raw(b'{"uri":"x://a"}'))
+        assert app._changed(told) is None and not searched  # type: ignore[reportPrivateUsage]

@@ -205,15 +205,20 @@ class Events:
     def tell(self, event: Event) -> asyncio.Future[None] | None:
         """Tell everyone whom it may concern: the first ones at once, unless others are being told of something still.
         What is returned is done when there is room for more of its server. Never raises."""
-        concerned = self._concerned(event)
-        if concerned is not None and not concerned and not self._hear_all:
+        if not self.is_for_anybody(event):
             return None
+        concerned = self._concerned(event)
         same = self._said.get(_key(event))
         if same and same.numbers is None and same.event == event:
             same.before, same.concerned = self._number, concerned
         else:
             self._put(_Telling(event, self._number, concerned))
         return self._room(event.server)
+
+    def is_for_anybody(self, event: Event) -> bool:
+        """What is not need not be looked at: a server may say it without end."""
+        concerned = self._concerned(event)
+        return concerned is None or bool(concerned or self._hear_all)
 
     def _concerned(self, event: Event) -> _Concerned | None:
         if kind := _WATCHED.get(event.kind):
