@@ -337,7 +337,7 @@ async def test_what_a_run_has_printed_counts_until_its_client_has_it() -> None:
 
     processes = Processes(play)
     async with gateway(scripts={"there": there()}, engines=of(processes), clock=FakeClock()) as app:
-        in_turns, visitor = app.gateway._views.in_turns, Visitor(app)
+        in_turns, visitor = app.gateway._views.in_turns.of(1_000_000), Visitor(app)
         await in_turns.turn("somebody else")
         asked = asyncio.create_task(ask(visitor, "execute_code", CODE["execute_code"]))
         await settle()
