@@ -38,7 +38,7 @@ def is_too_long(*questions: Ask) -> bool:
     return sum(params.count(each) for params in written for each in _ESCAPES) > MOST_ESCAPES
 
 
-_ESCAPES = (b"\\u", b'\\"', b"\\\\")
+_ESCAPES = (b"\\u", b'\\"')
 
 
 def is_too_large(ask: Ask) -> bool:

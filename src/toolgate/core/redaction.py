@@ -665,6 +665,8 @@ def last_lines(said: bytes, most: int, server: str = "", is_cut: bool = False) -
     text, part = _without_known(said.decode(errors="replace"), server)
     if is_cut and (line := text.find("\n") + 1) and not any(each.has_lines() for each in _known_to_all(server)):
         part = line  # what began before it ends in its line
+    else:
+        part *= len(r"\u0000")  # it may be written so
     start = max(len(text) - most, part if is_cut else 0)
     if start and text[start - 1 : start] != "\n":
         start = text.find("\n", start) + 1 or start
@@ -686,7 +688,7 @@ def _without_known(text: str, server: str) -> tuple[str, int]:
     """And how many characters a part of a secret may have that is left where it was cut."""
     part = PIECE_OF_TOKEN
     for secrets in _known_to_all(server):
-        text, part = secrets.text(text), max(part, len(r"\u0000") * secrets.longest)
+        text, part = secrets.text(text), max(part, secrets.longest)
     return text, part
 
 
