@@ -27,7 +27,7 @@ _OF_PERSONS = "elicitation/create"
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
 _uri = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII without spaces, and without the backslash, on which readers disagree
 MOST_VALUES = 10_000  # of JSON in a question: a tenth of a second, to write odd tools in the words of its client
-MOST_ESCAPES = 150_000  # of all, to look for secrets in which takes a tenth of a second
+MOST_ESCAPES = 150_000  # characters or quotes so written, of all: secrets are looked for behind each
 
 
 def is_too_long(*questions: Ask) -> bool:

@@ -120,8 +120,8 @@ class FairLimit:
 
 
 class FairThreads(FairLimit):
-    """What is done in threads, so many at once. The next turn is of whoever has used the least time lately; `whose` may
-    be several names, as those of `ByUse`."""
+    """What is done in threads, so many at once. Every second turn is of those who have used the least time lately;
+    `whose` may be several names, as those of `ByUse`."""
 
     def __init__(self, limit: int | None, most: int | None = None, what: str = "calls") -> None:
         super().__init__(limit, most=most, what=what)

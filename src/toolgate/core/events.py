@@ -205,9 +205,9 @@ class Events:
     def tell(self, event: Event) -> asyncio.Future[None] | None:
         """Tell everyone whom it may concern: the first ones at once, unless others are being told of something still.
         What is returned is done when there is room for more of its server. Never raises."""
-        if not self.is_for_anybody(event):
-            return None
         concerned = self._concerned(event)
+        if not self._is_heard(concerned):
+            return None
         same = self._said.get(_key(event))
         if same and same.numbers is None and same.event == event:
             same.before, same.concerned = self._number, concerned
@@ -217,7 +217,9 @@ class Events:
 
     def is_for_anybody(self, event: Event) -> bool:
         """What is not need not be looked at: a server may say it without end."""
-        concerned = self._concerned(event)
+        return self._is_heard(self._concerned(event))
+
+    def _is_heard(self, concerned: _Concerned | None) -> bool:
         return concerned is None or bool(concerned or self._hear_all)
 
     def _concerned(self, event: Event) -> _Concerned | None:

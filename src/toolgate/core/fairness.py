@@ -86,9 +86,9 @@ class RoundRobin(Generic[Item]):
 
 
 class ByUse(RoundRobin[Item]):
-    """The same where a turn may last long: every second one is of whoever has used the least lately, so that who wants
-    little waits for what goes on at the moment, and for little more. A key may have several names, one in a line, and
-    has used as much as they have together."""
+    """The same where a turn may last long: every second one is of the key that has used the least lately, so that who
+    wants little waits for what goes on at the moment, and for little more. A key may have several names, one in a line,
+    and has used as much as they have together."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         super().__init__()

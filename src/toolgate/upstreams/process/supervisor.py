@@ -105,8 +105,8 @@ class Tail:
             self._size -= len(self._chunks.popleft())
 
     def text(self, server: str = "") -> str:
-        """The last 64 KiB, without the secrets that this server may say (`redaction.last_lines`). Each list asks for
-        it, so that it is looked through once for each thing that was written."""
+        """The last 64 KiB, without the secrets that this server may say (`redaction.last_lines`). It is shown again and
+        again, and looked through once for each thing that was written."""
         looked_for = server, redaction.version(server)
         if not self._shown or self._shown[0] != looked_for:
             whole = b"".join(self._chunks)
