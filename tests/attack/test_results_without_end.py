@@ -10,7 +10,8 @@ from virtualtime import VirtualTimeLoop
 
 from toolgate.config import Config, Limits
 from toolgate.core import excerpts
-from toolgate.policy import content_kinds, truncate
+from toolgate.policy import content_kinds
+from toolgate.policy.truncate import Truncate
 from toolgate.search import tokens
 
 MIB = 1024 * 1024
@@ -78,13 +79,13 @@ async def test_a_large_result_is_cut_in_a_thread_and_kept(
     limits: Limits, piece: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut: list[bool] = []  # whether in a thread
-    shorten = vars(truncate)["_cut"]
+    shorten = Truncate.cut
 
     def spied(*everything: Any) -> Any:
         cut.append(VirtualTimeLoop.is_aside)
         return shorten(*everything)
 
-    monkeypatch.setattr(truncate, "_cut", spied)
+    monkeypatch.setattr(Truncate, "cut", spied)
     whole = piece * (2 * MIB // len(piece))
     script = Scripted(tools_list=tools("x"), tools_call=said(whole))
     async with gateway(scripts={"there": script}, config=Config(limits=limits)) as app:
