@@ -707,7 +707,7 @@ class Catalog:
             left = None if patience is None else began + patience - self._clock.now()
             if not rest or (left is not None and left < MOMENT):
                 break
-            await self._wait(rest, left, asyncio.FIRST_COMPLETED)
+            await self._wait(rest, left, is_one_enough=True)
 
     def _taken_lately(self, slot: Slot) -> float:
         """Seconds that fetches of a list have taken: a server that takes it back each time has others wait as well."""
@@ -727,14 +727,18 @@ class Catalog:
         await self._wait(fetches, min(ends) - self._clock.now() if ends else None)
 
     async def _wait(
-        self, fetches: Iterable[asyncio.Task[ServerList]], seconds: float | None, until: str = asyncio.ALL_COMPLETED
+        self, fetches: Iterable[asyncio.Task[ServerList]], seconds: float | None, is_one_enough: bool = False
     ) -> None:
         awaited = [fetch for fetch in fetches if not fetch.done()]
         if not awaited or (seconds is not None and seconds <= 0):
             return
         try:
             async with self._clock.timeout(seconds):
-                await asyncio.wait(awaited, return_when=until)
+                if is_one_enough:
+                    await crowds.over(*awaited)
+                else:
+                    for fetch in awaited:
+                        await crowds.over(fetch)
         except TimeoutError:
             pass
 

@@ -8,8 +8,9 @@ turns in between; and principals that have some among them take turns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from toolgate.core.clock import wake
@@ -110,7 +111,7 @@ class Signal:
 
     def __init__(self) -> None:
         self._is_set = False
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     def set(self) -> None:
         self._is_set = True
@@ -118,11 +119,43 @@ class Signal:
             wake(each)
 
     async def wait(self) -> None:
-        if self._is_set:
-            return
-        each: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(each)
-        try:
-            await each
-        finally:
-            self._waiting.discard(each)
+        if not self._is_set:
+            await _one_of([self])
+
+    def join(self, waiting: asyncio.Future[None]) -> None:
+        self._waiting[waiting] = None
+
+    def leave(self, waiting: asyncio.Future[None]) -> None:
+        self._waiting.pop(waiting, None)
+
+
+_ends: WeakKeyDictionary[asyncio.Future[Any], Signal] = WeakKeyDictionary()
+
+
+async def over(*awaited: asyncio.Future[Any]) -> None:
+    """Wait until one of these is over, whatever came of it. Who stops waiting ends it for nobody."""
+    if not any(each.done() for each in awaited):
+        await _one_of([_end(each) for each in awaited])
+
+
+def _end(awaited: asyncio.Future[Any]) -> Signal:
+    found = _ends.get(awaited)
+    if not found:
+        found = _ends[awaited] = Signal()
+        awaited.add_done_callback(partial(_is_over, found))
+    return found
+
+
+def _is_over(end: Signal, _awaited: asyncio.Future[Any]) -> None:
+    end.set()
+
+
+async def _one_of(signals: Sequence[Signal]) -> None:
+    waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    for signal in signals:
+        signal.join(waiting)
+    try:
+        await waiting
+    finally:
+        for signal in signals:
+            signal.leave(waiting)

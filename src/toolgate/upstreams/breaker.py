@@ -10,8 +10,6 @@ their success: a server that dies over each call may list its tools.
 
 from __future__ import annotations
 
-import asyncio
-
 from toolgate.core import crowds
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import giving_way
@@ -40,7 +38,7 @@ class Breaker:
         self._try = 0  # the number of the one that is being made, 0 where none is
         self._tries = 0  # that were ever made
         self._stopped: Fault | None = None
-        self._news = asyncio.Event()  # set, and replaced, when a try is over
+        self._news = crowds.Signal()  # set, and replaced, when a try is over
 
     @property
     def is_open(self) -> bool:
@@ -140,7 +138,7 @@ class Breaker:
     def _tell(self) -> None:
         self._try = 0
         self._news.set()
-        self._news = asyncio.Event()
+        self._news = crowds.Signal()
 
 
 class Breakers:

@@ -142,3 +142,21 @@ async def test_a_signal_goes_to_all_who_wait_and_to_who_comes_later() -> None:
     signal.set()
     async with asyncio.timeout(10):
         await asyncio.gather(*waiting, signal.wait())
+
+
+async def test_thousands_wait_for_the_end_of_one_thing_and_who_stops_is_not_searched_for_among_them() -> None:
+    """The event loop searches all of a future's callbacks for the one of who stops: it has one of them all."""
+    loop = asyncio.get_running_loop()
+    one, other = loop.create_future(), loop.create_future()
+    waiting = [asyncio.ensure_future(crowds.over(one, other)) for _ in range(MANY)]
+    await asyncio.sleep(0)
+    assert len(one._callbacks or ()) == len(other._callbacks or ()) == 1
+    for each in waiting[1:]:
+        each.cancel()
+    await asyncio.wait(waiting[1:], timeout=10)
+    assert not waiting[0].done() and len(crowds._ends[one]._waiting) == len(crowds._ends[other]._waiting) == 1
+    other.set_exception(ValueError("whatever came of it"))
+    await asyncio.wait_for(waiting[0], 10)
+    await asyncio.wait_for(crowds.over(one, other), 10)
+    assert not crowds._ends[one]._waiting
+    assert isinstance(other.exception(), ValueError)

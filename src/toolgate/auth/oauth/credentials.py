@@ -126,7 +126,7 @@ class OAuth:
         if not task:
             task = self._under_way[key] = asyncio.get_running_loop().create_task(work(), name=f"credentials {key[0]}")
             task.add_done_callback(lambda done: self._done(key, done))
-        await asyncio.wait([task])
+        await crowds.over(task)
         await crowds.turn(key[0])  # thousands may have waited, most of them of one server
         try:
             return task.result()

@@ -289,7 +289,7 @@ async def derived(server_list: ServerList, what: str, make: Callable[[], Derived
         server_list.memo[what] = asyncio.ensure_future(asyncio.to_thread(make))
     memo: asyncio.Future[Derived] = server_list.memo[what]
     if not memo.done():
-        await asyncio.wait((memo,))  # who goes away ends it for nobody
+        await crowds.over(memo)
         await crowds.turn(client.principal.counted_as)
     return memo.result()
 

@@ -288,7 +288,7 @@ class ComponentUpstream:
             self._asking = asyncio.get_running_loop().create_task(self._asked(), name=f"list the tools of {self.id}")
             self._asking.add_done_callback(self._was_asked)
         asking = self._asking
-        await asyncio.wait([asking])
+        await crowds.over(asking)
         await crowds.turn(whose)
         if asking.cancelled():
             raise stopped(self.id, self.name, "not_sent")

@@ -238,7 +238,7 @@ class Questions:
         works by them, and many a call is over before its client has answered. Its other calls wait as well. Returns
         when the server knows them, or wants them no more."""
         while self._first:
-            await asyncio.wait([self._first])
+            await crowds.over(self._first)
             await crowds.turn(call.client.principal.counted_as)
         if not self.asks_first:
             return

@@ -249,7 +249,7 @@ class UpstreamSession:
         opening = self._opening
         if self._server.confines:
             await self._wait_for_package()
-        await asyncio.wait((opening,))
+        await crowds.over(opening)
         await crowds.turn(client.principal.counted_as)
         if self.live:  # another one, perhaps
             return self.live
