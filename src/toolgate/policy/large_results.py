@@ -57,7 +57,7 @@ def _in_steps(
         outcome = yield from scrubber.in_steps(outcome, call.kind == "tasks")
     if truncate and keeping:
         yield
-        outcome = truncate.cut(call, outcome, keeping)
+        outcome = yield from truncate.cut(call, outcome, keeping)
     yield
     return _left(outcome, leave)
 

@@ -20,6 +20,7 @@ from toolgate.config import Config, Limits, Server
 from toolgate.core import counting, excerpts, jsonrpc, mcp, surrogates
 from toolgate.core.excerpts import Ends, Excerpt
 from toolgate.core.model import Call, Done, Outcome
+from toolgate.core.steps import InSteps, at_once
 from toolgate.policy import content_kinds
 from toolgate.policy.base import Policy
 from toolgate.policy.overflow import LINES, Later, OverflowStore, Source
@@ -84,7 +85,7 @@ class Truncate(Policy):
         if outcome.is_cut or self._limit_of(call).surely_holds(memoryview(outcome.body).nbytes):
             return outcome
         keeping = self._overflow.later()
-        cut = self.cut(call, outcome, keeping)
+        cut = at_once(self.cut(call, outcome, keeping))
         keeping.done()
         return cut
 
@@ -92,11 +93,12 @@ class Truncate(Policy):
         """What is cut off is kept by it, where something may be: for `cut` in a thread."""
         return self._overflow.later() if _is_limited(call) else None
 
-    def cut(self, call: Call, outcome: Done, keeping: Later) -> Done:
+    def cut(self, call: Call, outcome: Done, keeping: Later) -> InSteps[Done]:
         limit = self._limit_of(call)
         if limit.surely_holds(memoryview(outcome.body).nbytes):
             return outcome
-        return msgspec.structs.replace(outcome, body=_Shortening(call, limit, keeping).of(outcome.body))
+        body = yield from _Shortening(call, limit, keeping).of(outcome.body)
+        return msgspec.structs.replace(outcome, body=body)
 
     def _limit_of(self, call: Call) -> Limit:
         return self._limits.get(call.server, self._limit)
@@ -126,7 +128,7 @@ class _Shortening:
         self._too_much: list[Raw] = []
         self._json: dict[str | bytes, str] = {}  # that was kept, in one spelling each, and where
 
-    def of(self, body: Raw | bytes) -> Raw | bytes:
+    def of(self, body: Raw | bytes) -> InSteps[Raw | bytes]:
         if counting.is_too_much(body):
             return self._as_a_whole(body, "a result with too many values to describe")
         try:
@@ -139,7 +141,11 @@ class _Shortening:
         if not self._takes_beside(result):
             return self._as_a_whole(body, "a result with much that is no content")
         structured = self._structured(result) if self._is_promised else []  # what must be there has the first claim
-        content = [shown for raw in blocks for shown in self._block(raw)]
+        yield
+        content: list[Raw] = []
+        for raw in blocks:
+            content += self._block(raw)
+            yield
         if structured:
             result["isError"] = Raw(b"true")  # clients take a result without what was promised for broken
         elif not self._is_promised:
