@@ -426,6 +426,11 @@ def _read_questions(peek: _TypePeek | _ResultPeek, client: Client) -> tuple[Ask,
     if has_large or asks.is_too_long(*questions):
         raise _asked_too_much()
     for ask in questions:
+        try:
+            jsonrpc.members(ask.params)
+        except jsonrpc.UNREADABLE:
+            message = f"The server's result is malformed: the params of {ask.method} must be an object"
+            raise Fault("UPSTREAM_ERROR", message, reach="executed") from None
         asks.check_url(ask)
         if not asks.is_answerable(ask, client.capabilities):
             message = f"The server asked for {ask.method}, which its client did not declare"

@@ -173,6 +173,14 @@ def test_a_result_may_ask_what_its_client_can_answer() -> None:
         result_of(body)
 
 
+@pytest.mark.parametrize("method", ["roots/list", "elicitation/create"])
+@pytest.mark.parametrize("params", [b'"x"', b"[1]", b"1.5"])
+def test_a_question_whose_parameters_are_no_object_is_the_servers_fault(method: str, params: bytes) -> None:
+    asked = b'{"resultType":"input_required","inputRequests":{"a":{"method":"%b","params":%b}}}'
+    with pytest.raises(Fault, match=f"the params of {method} must be an object"):
+        result_of(asked % (method.encode(), params), FORM | {"roots": {}})
+
+
 @pytest.mark.promise("spec.2026.mrtr.something")
 def test_a_result_may_want_nothing_but_its_state_back() -> None:
     assert result_of(b'{"resultType":"input_required","requestState":"s"}') == Required((), "s")
