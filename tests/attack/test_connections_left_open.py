@@ -38,6 +38,34 @@ async def test_streams_that_stay_open_behind_their_answers_are_closed() -> None:
         assert await waiting == "at last"
 
 
+@real
+async def test_connections_on_which_a_stream_has_ended_are_closed_when_there_are_many() -> None:
+    opened: list[int] = []  # connections, at each time that the stream was gone on with
+
+    def say_more(request: Request) -> None:
+        request.open_stream()
+        request.event(b"", "id: 1", "retry: 0")
+        request.end_stream()
+
+    async def on_call(request: Request) -> None:
+        say_more(request)
+
+    async def on_get(request: Request) -> None:
+        if "last-event-id" not in request.headers:
+            request.whole(b"", "405 Method Not Allowed")
+            return
+        opened.append(server.open_connections)
+        if len(opened) < 2 * MOST:
+            say_more(request)
+        else:
+            request.open_stream()
+            request.event(server.calls[0].answer())
+
+    async with scripted(on_call, session=True, on_get=on_get) as server, in_front_of(server) as served:
+        assert await served.client().call("one__act") == "ok"
+        assert max(opened) < MOST
+
+
 class Slow(OldServer):
     """Takes each message, and never ends the answer that says so."""
 

@@ -270,6 +270,10 @@ def something_else(request: Request) -> None:
     request.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x02hi")
 
 
+def no_status(request: Request) -> None:
+    request.whole(request.answer(), "000 Nothing")
+
+
 def an_empty_answer(request: Request) -> None:
     request.whole(b"")
 
@@ -279,7 +283,7 @@ def accepted(request: Request) -> None:
 
 
 BROKEN = [nothing, half_a_head, half_a_body, half_a_chunk, half_a_stream, a_stream_without_an_answer, a_reset]
-BROKEN += [no_http, binary, something_else, an_empty_answer, accepted]
+BROKEN += [no_http, binary, something_else, no_status, an_empty_answer, accepted]
 
 
 @pytest.mark.parametrize("way", BROKEN, ids=lambda way: way.__name__)
@@ -289,6 +293,11 @@ async def test_an_answer_that_breaks_off_or_is_none_fails_its_call_only(way: Cal
     assert error.code == -32603
     assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
     assert error.data["server"] == "one"
+
+
+@real
+async def test_a_status_that_is_none_is_named() -> None:
+    assert "not valid HTTP: 000 is no status" in (await fails(writes(no_status))).message
 
 
 NO_MESSAGE = [b"<html>hello</html>", b'{"jsonrpc":"2.0","id":', b"[]", b'{"ok":true}', b"\xff\xfe", b"null"]

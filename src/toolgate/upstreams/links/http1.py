@@ -268,7 +268,7 @@ class Wire(asyncio.Protocol, Tenant):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._break(f"the answer is not valid HTTP: {error}")
+            self._break(f"the answer is not valid HTTP: {error.__context__ or error}")  # of our own callbacks
             return
         if self._beside > MOST_BESIDE:
             self._break(f"its answer has more than {MOST_BESIDE} bytes of headers and chunk sizes")
@@ -304,6 +304,8 @@ class Wire(asyncio.Protocol, Tenant):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if status < 100:
+            raise ValueError(f"{status:03} is no status")
         if status < 200:
             return
         if self._known:
@@ -460,7 +462,7 @@ class ConnectionPool:
 
     def _give_up_unneeded(self) -> None:
         """All but the newest of those that nobody needs; whoever is many is not looked at for each connection."""
-        unneeded = [wire for wire in self._all if wire.is_needless]
+        unneeded = [*self._idle, *(wire for wire in self._all if wire.is_needless)]
         for wire in sorted(unneeded, key=lambda wire: wire.sent)[:-MOST_UNNEEDED]:
             self._all.discard(wire)
             wire.give_up()
