@@ -4,8 +4,10 @@ used up by that, and what anybody waits for goes on."""
 from __future__ import annotations
 
 import asyncio
+import gc
 
-from processes.ground import gateway, real, settings, until
+import pytest
+from processes.ground import Failed, gateway, real, settings, until
 from processes.scripted_http import Request, scripted, serving
 from processes.test_http_link import in_front_of
 from processes.test_sse_link import OldServer
@@ -64,6 +66,37 @@ async def test_connections_on_which_a_stream_has_ended_are_closed_when_there_are
     async with scripted(on_call, session=True, on_get=on_get) as server, in_front_of(server) as served:
         assert await served.client().call("one__act") == "ok"
         assert max(opened) < MOST
+
+
+def wires() -> list[object]:
+    return [each for each in gc.get_objects() if isinstance(each, http1.Wire)]
+
+
+@real
+async def test_nothing_of_a_connection_that_has_ended_waits_for_the_garbage_collector() -> None:
+    async def on_call(request: Request) -> None:
+        request.whole(request.answer(), "200 OK", *(f"X-{number}: y" for number in range(100)), "Connection: close")
+
+    async with scripted(on_call) as server, in_front_of(server) as served:
+        client = served.client()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                assert await client.call("one__act") == "ok"
+            await until(lambda: len(wires()) < 5)
+        finally:
+            gc.enable()
+
+
+@real
+async def test_an_answer_with_very_many_headers_is_not_read() -> None:
+    async def on_call(request: Request) -> None:
+        request.whole(request.answer(), "200 OK", *(f"X-{number}: y" for number in range(http1.MOST_LINES)))
+
+    async with scripted(on_call) as server, in_front_of(server) as served:
+        with pytest.raises(Failed, match="more than 200 headers"):
+            await served.client().call("one__act")
 
 
 class Slow(OldServer):

@@ -35,6 +35,7 @@ LONGEST_IDLE = 60.0  # seconds, for servers that promise more
 CONNECT_TIMEOUT = 10.0
 _CHALLENGE = b"www-authenticate"
 PIECE = 2 * 1024  # bytes of an answer that are taken in one go, in chunks of one byte, or in events of nothing
+MOST_LINES = 200  # headers of an answer
 MOST_BESIDE = 256 * 1024  # bytes in a row that bring no body: of status and headers, or chunk lines, or trailers
 MOST_UNNEEDED = 32  # connections that a server keeps open behind the answers it owed
 MOST_HEADS, LONGEST_HEAD = 16, 512  # that are known again, of one server, and bytes of each
@@ -282,6 +283,9 @@ class Wire(asyncio.Protocol, Tenant):
             self.on_message_complete()
         else:
             self._break(str(exc) if exc else "the connection was closed")
+        self._headers, self._head, self._known = {}, b"", None
+        self.intake.forget()
+        vars(self).pop("_parser", None)  # these hold this one, which holds them, until the garbage is collected
 
     def _break(self, reason: str) -> None:
         reply = self._reply
@@ -298,6 +302,8 @@ class Wire(asyncio.Protocol, Tenant):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._is_in_head:  # and not behind the body
             name = name.lower()
+            if len(self._headers) >= MOST_LINES:
+                raise ValueError(f"it has more than {MOST_LINES} headers")
             if name == _CHALLENGE and name in self._headers:  # one for each scheme
                 value = self._headers[name] + b", " + value
             self._headers[name] = value
