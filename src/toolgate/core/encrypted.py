@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from toolgate.core.inflow import READ, READ_INTO, Intake, IntakeQueue, SharedTransport
@@ -35,7 +36,14 @@ def bound(context: ssl.SSLContext) -> None:
 
 
 def to_servers() -> ssl.SSLContext:
-    """The context of connections to servers, whose certificates are looked at."""
+    """The context of connections to servers, whose certificates are looked at. All have the same one: to read what the
+    system trusts takes up to 50 ms, and what is read is read anew when its file is another."""
+    where = ssl.get_default_verify_paths()
+    return _to_servers(where, where.cafile and os.stat(where.cafile).st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _to_servers(_where: ssl.DefaultVerifyPaths, _changed: int | str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     bound(context)
     return context

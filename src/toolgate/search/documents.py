@@ -22,6 +22,7 @@ Verdict: TypeAlias = Literal["match", "possible", "none"]
 _DEEPEST = 6
 _MOST_PARAMETERS = 200
 _MOST_TEXT = 20_000
+_LONGEST_NAME = 1_000  # characters of a name whose parts are told apart: no honest one has as many
 _OF_A_TERM = 10  # characters of a text that are read for each term that is kept of it
 _SENTENCE = re.compile(r"[.!?](?=\s)|\n|。")
 _LEVELS = tuple(level / 1000 for level in range(1001))  # one float for all that are equal
@@ -85,7 +86,7 @@ class Vector:
         if most is not None and len(sums) > most:
             sums = dict(nlargest(most, sums.items(), key=itemgetter(1)))
         self.terms = {term: _LEVELS[round(1000 * total / (SATURATION + total))] for term, total in sums.items()}
-        self.name = parts_of_name(document.name)
+        self.name = parts_of_name(document.name[:_LONGEST_NAME])
 
 
 def parts_of_name(name: str) -> frozenset[str]:
@@ -98,13 +99,13 @@ def fields(document: Document, most: int = _MOST_TEXT) -> dict[str, list[str]]:
     names, said = parameters(document.schema)
     label = document.server_name if document.server_name.lower() != document.server.lower() else ""
     texts = {
-        "name": document.name,
-        "title": document.title,
+        "name": document.name[:most],
+        "title": document.title[:most],
         "server": f"{document.server} {label}",
         "about": document.server_description[:most],
         "first": first,
         "rest": rest,
-        "parameters": names,
+        "parameters": names[:most],
         "said": said[:most],
     }
     return {field: words.terms(text) for field, text in texts.items()}

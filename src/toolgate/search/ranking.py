@@ -37,7 +37,7 @@ class IndexEntry:
         """Made when it is first asked for: most entries never are among the best."""
         if self._spelling is None:
             name, title, description = self.document.name, self.document.title, self.document.description
-            self._spelling = spellings.of(f"{name} {title} {description[:_WRITTEN]}")
+            self._spelling = spellings.of(f"{name[:_WRITTEN]} {title[:_WRITTEN]} {description[:_WRITTEN]}")
         return self._spelling
 
 

@@ -88,9 +88,9 @@ def _commit_of(git: Path) -> str | None:
 
 def _packed(path: Path, name: str) -> bytes:
     """Its lines are `COMMIT NAME`."""
-    ending = b" " + name.encode()
-    lines = _read(path, LONGEST_PACKED).split(b"\n")
-    return next((line.removesuffix(ending) for line in lines if line.endswith(ending)), b"")
+    packed = b"\n" + _read(path, LONGEST_PACKED) + b"\n"
+    end = packed.find(b" " + name.encode() + b"\n")  # without a list of its lines
+    return packed[packed.rfind(b"\n", 0, end) + 1 : end] if end >= 0 else b""
 
 
 def _read(path: Path, most: int = LONGEST) -> bytes:

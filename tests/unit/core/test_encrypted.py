@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import ssl
 from pathlib import Path
 from typing import Any
@@ -152,3 +153,17 @@ async def test_keys_are_not_agreed_upon_by_what_takes_long(tmp_path: Path, is_se
 def test_a_server_before_tls_1_3_has_no_say_in_it_either() -> None:
     names = [str(cipher["name"]) for cipher in encrypted.to_servers().get_ciphers()]
     assert names and not [name for name in names if name.startswith("DHE-")]
+
+
+def test_connections_to_servers_have_one_context_until_other_authorities_are_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = encrypted.to_servers()
+    assert encrypted.to_servers() is before
+    authorities = tmp_path / "ca.pem"
+    authorities.write_bytes(b"")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authorities))
+    other = encrypted.to_servers()
+    assert other is not before and encrypted.to_servers() is other
+    os.utime(authorities, (1, 1))
+    assert encrypted.to_servers() is not other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from toolgate.provision import catalogue
 from toolgate.provision.provisioning import as_document
 from toolgate.search import Comparison, Document, Index, LongLists
+from toolgate.search.documents import Vector, fields
 from toolgate.search.ranking import Ranking
 
 INTENTS = tomllib.loads((Path(__file__).parents[1] / "provision" / "intents.toml").read_text("utf-8"))
@@ -76,3 +78,13 @@ def test_a_list_that_is_dropped_is_not_found() -> None:
     assert lists.ranking("birds", read).order
     lists.drop("https://one")
     assert not lists.ranking("birds", read).order
+
+
+def test_of_every_text_that_a_server_writes_a_part_is_read() -> None:
+    long = "\ufdfa word " * 100_000
+    name = "_".join(f"part{at}" for at in range(50_000))
+    properties = {f"parameter {at} " + "x y " * 10_000: {} for at in range(20)}
+    schema = json.dumps({"properties": properties}).encode()
+    found = fields(Document("one", name, "tools", long, long, schema))
+    assert max(len(terms) for terms in found.values()) < 20_000
+    assert len(Vector(Document("one", name)).name) < 1_000
