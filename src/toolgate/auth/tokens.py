@@ -8,6 +8,7 @@ issuer has that key no more, wherever it is asked for.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -123,6 +124,8 @@ class Tokens:
         subject = claims.get("sub")
         if not isinstance(subject, str) or not subject:
             raise BadToken("the token has no subject")
+        if _control.search(subject):  # it is written into lines, and names of several are told apart by those
+            raise BadToken("the subject of the token has control characters")
         return Verified(
             subject,
             _texts(claims.get("aud")),
@@ -132,6 +135,9 @@ class Tokens:
             digest,
             key.print,
         )
+
+
+_control = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class _Header(msgspec.Struct, frozen=True):

@@ -142,12 +142,8 @@ def _end(awaited: asyncio.Future[Any]) -> Signal:
     found = _ends.get(awaited)
     if not found:
         found = _ends[awaited] = Signal()
-        awaited.add_done_callback(partial(_is_over, found))
+        awaited.add_done_callback(lambda _over, end=found: end.set())
     return found
-
-
-def _is_over(end: Signal, _awaited: asyncio.Future[Any]) -> None:
-    end.set()
 
 
 async def _one_of(signals: Sequence[Signal]) -> None:

@@ -42,7 +42,7 @@ async def aside(
 
 def turn_of(call: Call) -> str:
     """Whose turn it is when a result is looked at: its client asked for it, and its server made it large."""
-    return "\n".join(name.replace("\n", " ") for name in (call.client.principal.counted_as, call.server))
+    return f"{call.client.principal.counted_as}\n{call.server}"
 
 
 def _in_steps(

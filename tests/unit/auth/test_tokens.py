@@ -96,6 +96,7 @@ async def test_a_good_token_says_whose_it_is_for_whom_until_when_and_for_what() 
         ({"cnf": None}, "the token is bound to a client key, which is not supported"),
         ({"sub": ...}, "the token has no subject"),
         ({"sub": ""}, "the token has no subject"),
+        ({"sub": "a\nb"}, "the subject of the token has control characters"),
         ({"sub": 7}, "the token has no subject"),
     ],
 )

@@ -122,6 +122,7 @@ class Wire(asyncio.Protocol, Tenant):
 
     _is_at_head = False  # nothing has come of the answer yet
     _head = b""  # of the answer that comes, where it came in one piece
+    _lines = 0  # of the head
     _known: KnownHead | None = None  # what it means, where the parser is given another one
 
     def __init__(self, pool: ConnectionPool) -> None:
@@ -294,7 +295,7 @@ class Wire(asyncio.Protocol, Tenant):
             reply.lost(reason)
 
     def on_message_begin(self) -> None:
-        self._headers = {}
+        self._headers, self._lines = {}, 0
         self._is_in_head = True
         if not self._reply:
             self.close()
@@ -302,7 +303,8 @@ class Wire(asyncio.Protocol, Tenant):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._is_in_head:  # and not behind the body
             name = name.lower()
-            if len(self._headers) >= MOST_LINES:
+            self._lines += 1
+            if self._lines > MOST_LINES:
                 raise ValueError(f"it has more than {MOST_LINES} headers")
             if name == _CHALLENGE and name in self._headers:  # one for each scheme
                 value = self._headers[name] + b", " + value
